@@ -109,7 +109,8 @@ class ColumnsTiler {
     s.ring = s.down == 1 ? ((window.kernel[0] - 1) * window.dilation[0] + kTurns - 1) / window.stride[0] + 1
                          : kTurns;
     s.raw_operand_lw = s.raw_rows * s.columns * kBlocksPerChunk;
-    s.raw_results_lw = s.down * s.results.chunks() * s.blocks * s.across;
+    // Four units come at a time, also where a row has fewer.
+    s.raw_results_lw = s.down * s.results.chunks() * s.blocks * s.across + isa::kCyclesPerStep;
     s.windows_lw = s.shifts * s.blocks * tiling.tile_chunks * s.channels();
     s.matrices_lw = s.blocks * s.results.chunks() * 8;
     s.sums_lw = problem_.positions() * vectors(tiling, s, 0) * isa::kCyclesPerStep * s.results.chunks();
@@ -160,16 +161,23 @@ class ColumnsTiler {
     return s.down == 1 ? problem_.window.rows_under(s.rows) : s.rows / s.down;
   }
 
+  /// Columns of the operand beyond its own lane that one of results has under it.
+  int64_t right(const Sizes& s) const {
+    const RowsWindow& window = problem_.window;
+    return (s.results.order().groups - 1) * window.stride[1] + (window.kernel[1] - 1) * window.dilation[1] +
+           1 - window.pad[1] - s.operand.order().groups;
+  }
+  /// Whether lanes of both are the same columns, and nothing of a lane is beyond the next one (LoadColumns).
+  bool has_lanes(const Sizes& s) const {
+    const int64_t groups = s.operand.order().groups;
+    return groups == problem_.window.stride[1] * s.results.order().groups &&
+           problem_.window.pad[1] <= groups && right(s) <= groups;
+  }
+
   bool fits(const ColumnsTiling& tiling, const Sizes& s) const {
     const RowsWindow& window = problem_.window;
     const int64_t local = chip_.memory.lm_words / isa::kWordsPerLong - kRowsReserveLw;
     const int64_t groups = s.operand.order().groups;
-    const int64_t wanted = (s.results.order().groups - 1) * window.stride[1] +
-                           (window.kernel[1] - 1) * window.dilation[1] + 1 - window.pad[1];
-    // Lanes of both are the same columns, and nothing of a lane is beyond the next one.
-    if (groups != window.stride[1] * s.results.order().groups || window.pad[1] > groups ||
-        wanted - groups > groups)
-      return false;
     const int64_t ways = chip_.l2b_count() / s.results.channel_ways();
     const bool has_parts =
         s.results.image_ways() == problem_.parts[0] && s.results.row_ways() == problem_.parts[1] &&
@@ -180,9 +188,9 @@ class ColumnsTiler {
     const int64_t staged =
         ceil_div(tiling.tile_chunks + width - 1, width) *
         (round_up(groups * width, isa::kCyclesPerStep) +
-         2 * round_up(std::max(window.pad[1], wanted - groups) * width, int64_t{isa::kCyclesPerStep}));
+         2 * round_up(std::max(window.pad[1], right(s)) * width, int64_t{isa::kCyclesPerStep}));
     return has_parts && has_sums && s.results.is_nearly_even() && s.operand.is_nearly_even() &&
-           staged * kColumnLw <= rows_staging(chip_).windows_lw &&
+           (!has_lanes(s) || staged * kColumnLw <= rows_staging(chip_).windows_lw) &&
            s.results.row_lw() <= rows_staging(chip_).windows_lw &&
            s.sums_lw + homes.lw(Space::kLm1, s) <= local && kTurns * s.windows_lw <= local &&
            vectors(tiling, s, 0) <= kWorkVectors && s.regions >= 4 &&
@@ -210,9 +218,10 @@ class ColumnsTiler {
     const RowsWindow& window = problem_.window;
     const int64_t chunks = tiling.tile_chunks;
     const int64_t rows = s.down == 1 ? 1 : s.raw_rows;
-    const int64_t load = kBlocksPerChunk * rows * chunks * s.columns +
-                         kBlocksPerChunk * s.down * s.results.chunks() *
-                             ceil_div(s.results.order().groups, int64_t{isa::kCyclesPerStep});
+    const int64_t load =
+        kBlocksPerChunk * rows * chunks * s.columns * (has_lanes(s) ? 1 : chip_.l1b_per_l2b) +
+        kBlocksPerChunk * s.down * s.results.chunks() *
+            ceil_div(s.results.order().groups, int64_t{isa::kCyclesPerStep});
     const int64_t turned =
         2 * s.shifts * s.blocks * chunks * s.tile_blocks + 2 * s.blocks * s.results.chunks();
     const int64_t down =
@@ -390,8 +399,8 @@ class ColumnsProgram {
         load.first_chunk = first_chunk_ + chunk - channels * own;
         load.buffer = raw;
         add(LoadColumns(load));
-        // The next chunk finds them there.
-        load.transfers.clear();
+        // The next chunk finds them there, if L2BM has room for all.
+        if (rows * kSlots <= s_.regions) load.transfers.clear();
       }
       make_windows(raw, chunk);
     }
@@ -414,6 +423,7 @@ class ColumnsProgram {
         }
         load.order = s_.operand.order();
         load.columns = tiler_.problem_.operand_columns;
+        load.lane = window_.stride[1] * s_.results.order().groups;
         load.first = -window_.pad[1];
         load.count = (s_.results.order().groups - 1) * window_.stride[1] +
                      (window_.kernel[1] - 1) * window_.dilation[1] + 1;
@@ -445,6 +455,7 @@ class ColumnsProgram {
         }
         load.order = s_.results.order();
         load.columns = tiler_.problem_.result_columns;
+        load.lane = s_.results.order().groups;
         load.count = s_.results.order().groups;
         load.chunks = s_.results.chunks();
         load.mab = mab;

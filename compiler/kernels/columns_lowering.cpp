@@ -41,6 +41,10 @@ class ColumnsLoader {
         origin_("load " + context.program.streams[static_cast<size_t>(op.stream)].name) {}
 
   void run() {
+    if (!op_.has_lanes()) {
+      one_by_one();
+      return;
+    }
     const int64_t units = pairs_ * (own_units_ + left_units_ + right_units_);
     const int64_t slots = rows_staging(builder_.chip()).windows_lw / kColumnLw / units;
     isa::check_internal(slots > 0, "columns lowering", "{} units of a row don't fit into L1BM", units);
@@ -96,44 +100,90 @@ class ColumnsLoader {
   }
   /// The L1Bs whose lanes have a column inside the tensor.
   std::pair<int64_t, int64_t> inside(int64_t column) const {
-    const int64_t groups = op_.order.groups, lanes = kCyclesPerStep;
-    const int64_t first = column < 0 ? ceil_div(-column, groups) : 0;
+    const int64_t lanes = kCyclesPerStep;
+    const int64_t first = column < 0 ? ceil_div(-column, op_.lane) : 0;
     const int64_t left = op_.columns - column;
-    const int64_t last = left <= 0 ? -1 : std::min(lanes, ceil_div(left, groups)) - 1;
+    const int64_t last = left <= 0 ? -1 : std::min(lanes, ceil_div(left, op_.lane)) - 1;
     if (first > last) return {builder_.chip().l1b_per_l2b, -1};
     return {2 * first, 2 * last + 1};
   }
-  int mask(const TileLoweringContext::Inside& inside) const {
-    const int own = mab_mask(context_, kBlocksPerChunk - 1, op_.mab);
-    const std::pair<int64_t, int64_t> all = {0, builder_.chip().l1b_per_l2b - 1};
-    return std::ranges::count(inside, all) == kCyclesPerStep ? own : l1b_mask(context_, inside, own);
+  /// `to`, in the MABs that take the row.
+  Operand own(int64_t lw) const {
+    const int buffer = context_.buffer_values[static_cast<size_t>(op_.buffer)];
+    return masked(MachineBuilder::operand(buffer, lw * kWordsPerLong),
+                  mab_mask(context_, kBlocksPerChunk - 1, op_.mab));
+  }
+  /// What a step brought to LW `lw` and on becomes zeros again in L1Bs outside the ranges of its cycles.
+  void clear_outside(int64_t lw, const TileLoweringContext::Inside& inside) const {
+    const int64_t l1bs = builder_.chip().l1b_per_l2b;
+    const std::pair<int64_t, int64_t> none = {l1bs, -1};
+    TileLoweringContext::Inside below, above;
+    for (size_t c = 0; c < inside.size(); ++c) {
+      const auto [first, last] = inside.at(c);
+      below.at(c) = first > 0 ? std::pair<int64_t, int64_t>(0, std::min(first, l1bs) - 1) : none;
+      above.at(c) = first < l1bs && last + 1 < l1bs ? std::pair(last + 1, l1bs - 1) : none;
+    }
+    const int buffer = context_.buffer_values[static_cast<size_t>(op_.buffer)];
+    for (const TileLoweringContext::Inside& outside : {below, above}) {
+      if (std::ranges::count(outside, none) == kCyclesPerStep) continue;
+      builder_.emit(
+          Opcode::kZero, Precision::kNone, {},
+          {masked(MachineBuilder::operand(buffer, lw * kWordsPerLong), l1b_mask(context_, outside))},
+          origin_);
+    }
   }
 
   /// A column of a chunk at a time: its four blocks.
   void take_columns() {
-    const int buffer = context_.buffer_values[static_cast<size_t>(op_.buffer)];
+    for (int64_t chunk = 0; chunk < op_.chunks; ++chunk) {
+      for (int64_t k = 0; k < op_.count; ++k)
+        take_column(chunk, k, unit_of(op_.first_chunk + chunk, op_.first + k));
+    }
+  }
+  void take_column(int64_t chunk, int64_t k, int64_t unit) {
+    const auto range = inside(op_.first + k);
+    if (range.first > range.second) return;
+    TileLoweringContext::Inside all;
+    all.fill(range);
+    const int64_t to = op_.at + (chunk * op_.pitch + k) * kBlocksPerChunk;
+    builder_.emit(Opcode::kL1bmm, Precision::kNone, {space_operand(Space::kL1bm, unit * kColumnLw)},
+                  {own(to)}, origin_);
+    clear_outside(to, all);
+  }
+
+  /// Columns whose lanes aren't those of the order: every L1B fetches its own, each with the four columns of
+  /// its unit, to such a place that the one that is wanted is where all have it.
+  void one_by_one() {
+    const int64_t room = rows_staging(builder_.chip()).windows_lw / kUnitLw - 1;
+    int64_t number = op_.mab * op_.count;
     for (int64_t chunk = 0; chunk < op_.chunks; ++chunk) {
       for (int64_t k = 0; k < op_.count; ++k) {
-        const auto range = inside(op_.first + k);
-        if (range.first > range.second) continue;
-        TileLoweringContext::Inside all;
-        all.fill(range);
-        const int64_t to = op_.at + (chunk * op_.pitch + k) * kBlocksPerChunk;
-        builder_.emit(
-            Opcode::kL1bmm, Precision::kNone,
-            {space_operand(Space::kL1bm, unit_of(op_.first_chunk + chunk, op_.first + k) * kColumnLw)},
-            {masked(MachineBuilder::operand(buffer, to * kWordsPerLong), mask(all))}, origin_);
+        const int64_t slot = number++ % room;
+        const int64_t last_lane = kCyclesPerStep - 1;
+        const int64_t unit = slot * kCyclesPerStep + last_lane;
+        for (int64_t l1b = 0; l1b < builder_.chip().l1b_per_l2b; ++l1b) {
+          const int64_t column = l1b / 2 * op_.lane + op_.first + k;
+          if (column < 0 || column >= op_.columns) continue;
+          isa::Instruction move;
+          move.opcode = Opcode::kL2bmb;
+          move.l1b_set = {isa::L1bSet::Kind::kOne, static_cast<uint8_t>(l1b)};
+          const int64_t from = op_.l2bm.at(static_cast<size_t>(l1b % 2)) +
+                               op_.order.at(op_.first_chunk + chunk, column % op_.order.groups);
+          move.sources = {space_operand(Space::kL2bm, from)};
+          move.destinations = {space_operand(Space::kL1bm, (unit - column / op_.order.groups) * kColumnLw)};
+          builder_.emit(std::move(move), origin_);
+        }
+        take_column(chunk, k, unit);
       }
     }
   }
 
   /// Four units at a time: of each the block of the quad.
   void take_own_blocks() {
-    const int buffer = context_.buffer_values[static_cast<size_t>(op_.buffer)];
     const int64_t units = op_.order.groups * width_;
     for (int64_t pair = 0; pair < pairs_; ++pair) {
       for (int64_t unit = 0; unit < units; unit += kCyclesPerStep) {
-        // The last step may take some once more, but none behind the row.
+        // The last step may take some once more; what it takes from behind a short row is nowhere inside.
         const int64_t begin = std::max<int64_t>(0, std::min(unit, units - kCyclesPerStep));
         TileLoweringContext::Inside ranges;
         for (int64_t c = 0; c < kCyclesPerStep; ++c) {
@@ -143,8 +193,8 @@ class ColumnsLoader {
         }
         const int64_t to = op_.at + pair * op_.pitch * width_ + begin;
         builder_.emit(Opcode::kL1bmm4, Precision::kNone,
-                      {space_operand(Space::kL1bm, (own_at(pair) + begin) * kColumnLw)},
-                      {masked(MachineBuilder::operand(buffer, to * kWordsPerLong), mask(ranges))}, origin_);
+                      {space_operand(Space::kL1bm, (own_at(pair) + begin) * kColumnLw)}, {own(to)}, origin_);
+        clear_outside(to, ranges);
       }
     }
   }

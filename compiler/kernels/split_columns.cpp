@@ -36,6 +36,9 @@ std::optional<Parts> best_parts(const ContractLayer& contract, const ColumnsProb
     if (!cycles) continue;
     const RowsImage image(problem.results, split, chip);
     Parts parts{{image.image_ways(), image.row_ways()}, {image.images(), image.rows()}, *cycles};
+    // Of a single image or row there are no parts.
+    if ((problem.image_dim < 0 && parts.count[0] > 1) || (problem.row_dim < 0 && parts.count[1] > 1))
+      continue;
     if (parts.all() > 1)
       parts.cycles +=
           kReduceCycles + 3 * dram_cycles(parts.all() * element_count(contract.output_shape), chip);
@@ -71,6 +74,36 @@ AffineMap with_parts(const AffineMap& map, const std::array<int, 2>& inner,
   return result;
 }
 
+/// The access to what a tensor is another name of, if that has the same axes but for those of one place: so a
+/// batch of one, whose axis changed places, is a batch again.
+TensorAccess of_storage(const TensorAccess& access, const ContractLayer& contract, const LayerGraph& graph) {
+  const auto& tensor = graph.tensors[static_cast<size_t>(access.tensor)];
+  if (tensor.alias_of < 0) return access;
+  const TensorId storage = graph.storage(access.tensor);
+  const Shape& shape = graph.tensors[static_cast<size_t>(storage)].shape;
+  TensorAccess result{storage, AffineMap(shape.size(), access.map.dims()), access.fill};
+  size_t axis = 0;
+  const auto skip_single = [&](bool& is_read) {
+    for (; axis < tensor.shape.size() && tensor.shape[axis] == 1; ++axis) {
+      is_read = is_read || access.map.offset(axis) != 0;
+      for (size_t dim = 0; dim < access.map.dims(); ++dim)
+        is_read = is_read || (contract.dims[dim].extent > 1 && access.map.coefficient(axis, dim) != 0);
+    }
+  };
+  bool is_read = false;  // beyond its one place
+  for (size_t own = 0; own < shape.size(); ++own) {
+    if (shape[own] == 1) continue;
+    skip_single(is_read);
+    if (axis == tensor.shape.size() || tensor.shape[axis] != shape[own]) return access;
+    result.map.set_offset(own, access.map.offset(axis));
+    for (size_t dim = 0; dim < access.map.dims(); ++dim)
+      result.map.set(own, dim, access.map.coefficient(axis, dim));
+    ++axis;
+  }
+  skip_single(is_read);
+  return is_read || axis < tensor.shape.size() ? access : result;
+}
+
 class ColumnsSplitter {
  public:
   ColumnsSplitter(LayerGraph& graph, const isa::Chip& chip) : graph_(graph), chip_(chip) {
@@ -78,16 +111,20 @@ class ColumnsSplitter {
     for (const LayerTensor& tensor : graph.tensors) tensors_.reserve(tensor.name);
   }
 
-  void run() {
+  void run(bool always) {
     for (size_t index = 0; index < graph_.layers.size(); ++index) {
-      const auto* contract = std::get_if<ContractLayer>(&graph_.layers[index].body);
-      if (contract == nullptr || !contract->epilogue_inputs.empty()) continue;
+      const auto* whole = std::get_if<ContractLayer>(&graph_.layers[index].body);
+      if (whole == nullptr || !whole->epilogue_inputs.empty()) continue;
+      ContractLayer named = *whole;
+      named.a = of_storage(named.a, named, graph_);
+      named.b = of_storage(named.b, named, graph_);
+      const ContractLayer* contract = &named;
       const auto problem = columns_problem(*contract, graph_.layers[index].outputs.at(0), graph_);
-      if (getenv("DBG")) fprintf(stderr, "%s: %d\n", graph_.layers[index].name.c_str(), problem.has_value());
-      if (getenv("DBG") && problem) { for (const RowsSplit split : kRowsSplits) { auto c = columns_cycles(*problem, split, chip_); fprintf(stderr, "  %d%d: %ld\n", split.group_channels, split.l2b_channels, (long)c.value_or(-1)); } fprintf(stderr, "  without %ld\n", (long)cycles_without(graph_.layers[index], graph_, *problem, chip_)); }
       if (!problem || problem->parts != std::array<int64_t, 2>{1, 1}) continue;
       const auto parts = best_parts(*contract, *problem, chip_);
-      if (!parts || parts->cycles >= cycles_without(graph_.layers[index], graph_, *problem, chip_)) continue;
+      if (!parts) continue;
+      if (!always && parts->cycles >= cycles_without(graph_.layers[index], graph_, *problem, chip_)) continue;
+      graph_.layers[index].body = named;
       if (parts->all() > 1) {
         split(index, *problem, *parts);
         ++index;
@@ -168,8 +205,8 @@ class ColumnsSplitter {
 
 }  // namespace
 
-void split_columns(LayerGraph& graph, const isa::Chip& chip) {
-  ColumnsSplitter(graph, chip).run();
+void split_columns(LayerGraph& graph, const isa::Chip& chip, bool always) {
+  ColumnsSplitter(graph, chip).run(always);
 }
 
 }  // namespace kodama::compiler

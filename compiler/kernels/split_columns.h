@@ -14,7 +14,8 @@ namespace kodama::compiler {
 ///     pictures;
 ///                                                            dw = sum of parts over the first two axes
 ///
-/// What the kernel can't do, or another one does faster, stays as it is. Products are gfloat ones.
-void split_columns(LayerGraph& graph, const isa::Chip& chip);
+/// What the kernel can't do, or another one does faster, stays as it is; with `always` only what it can't do.
+/// Products are gfloat ones.
+void split_columns(LayerGraph& graph, const isa::Chip& chip, bool always = false);
 
 }  // namespace kodama::compiler

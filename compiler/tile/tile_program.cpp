@@ -438,12 +438,11 @@ class Verifier {
                 op.mab >= 0 && op.mab < kBlocksPerChunk,
             "load columns: {} columns in {} groups of {} chunks, for MABs {}", op.columns, groups, chunks,
             op.mab);
-    require(op.count > 0 && op.left() <= groups && op.right() <= groups && op.pitch >= op.count,
-            "load columns: {} columns from {} on of {} groups, {} apart", op.count, op.first, groups,
-            op.pitch);
+    require(op.count > 0 && op.lane > 0 && op.pitch >= op.count,
+            "load columns: {} columns of lanes of {}, {} apart", op.count, op.lane, op.pitch);
     require(op.first_chunk >= 0 && op.first_chunk + op.chunks <= chunks &&
-                (op.all_blocks ||
-                 (op.first_chunk == 0 && op.chunks == chunks && op.first == 0 && op.count == groups)),
+                (op.all_blocks || (op.has_lanes() && op.first_chunk == 0 && op.chunks == chunks &&
+                                   op.first == 0 && op.count == groups)),
             "load columns: chunks {} to {} of {}", op.first_chunk, op.first_chunk + op.chunks, chunks);
     for (const int64_t l2bm : op.l2bm) {
       const int64_t last = l2bm + op.order.lw() + isa::kCyclesPerStep * kUnitLw;

@@ -612,7 +612,7 @@ struct ReduceLines {
 // of even L1Bs and those of odd ones, four of each, one for the MABs k of all quads. A vector of the matrix
 // unit has eight places of one channel.
 
-/// buffer[at ...) = of a row of an image, lane by lane, the columns from `first` of a lane on, of which
+/// buffer[at ...) = of a row of an image, the columns from `first` of a lane of `lane` columns on, of which
 /// there are `count`; even L1Bs have the row at l2bm[0], odd ones that at l2bm[1]. Only MABs whose number is
 /// `mab` modulo 4 take it. What is outside the tensor isn't written; `columns` are those of the tensor.
 ///
@@ -629,12 +629,16 @@ struct LoadColumns {
   std::array<int64_t, 2> l2bm = {};
   RowOrder order = {};
   int64_t columns = 1;
+  int64_t lane = 1;              ///< columns from a lane to the next
   int64_t first = 0, count = 1;  ///< of a lane's columns; `first` may be negative: in the lane before
   int64_t first_chunk = 0, chunks = 1;
   int64_t mab = 0;
   bool all_blocks = false;
   int buffer = -1;
   int64_t at = 0, pitch = 1;
+  /// Whether lanes are those of the image's order, and their columns in those or in the ones beside them:
+  /// then four columns come at a time.
+  bool has_lanes() const { return lane == order.groups && left() <= order.groups && right() <= order.groups; }
   /// Columns of a chunk's lane that come from the lanes beside it.
   int64_t left() const { return std::max<int64_t>(0, -first); }
   int64_t right() const { return std::max<int64_t>(0, first + count - order.groups); }

@@ -90,10 +90,13 @@ Term weight_gradient(const Term& data, const Term& results, const Windows& windo
 
 /// Whether windows with few elements (channels and kernel) are laid out one beside the other: that is as many
 /// copies of the data, and then one product a picture, whose sums are long. A convolution with kernels of the
-/// size of pictures has few results, each of which would be a sum by itself.
-bool has_few_elements(const Term& weights) {
-  constexpr int64_t kFew = 256;
-  return weights.size() / std::max<int64_t>(weights.extent(0), 1) <= kFew;
+/// size of pictures has few results, each of which would be a sum by itself; but what takes it as it is
+/// copies nothing ("contract-columns"), which counts where there is much data.
+bool has_few_elements(const Term& weights, const Term& results) {
+  constexpr int64_t kFew = 256, kMostCopied = 1 << 20;
+  const int64_t outputs = std::max<int64_t>(weights.extent(0), 1);
+  const int64_t elements = weights.size() / outputs;
+  return elements <= kFew && elements * (results.size() / outputs) <= kMostCopied;
 }
 
 /// The same gradient from windows as rows: [N, group, C kernel, positions] by [N, group, positions, M],
@@ -143,7 +146,7 @@ void convolution(NodeGradient& n) {
   const Windows w =
       windows_of(n, x.shape, Ints(weights.shape.begin() + 2, weights.shape.end()), n.dy().shape);
   if (n.wants(0)) n.give(0, convolve_back(n.dy(), weights, w, group, x.shape));
-  if (n.wants(1) && has_few_elements(weights)) {
+  if (n.wants(1) && has_few_elements(weights, n.dy())) {
     const WeightsAndBias found = gradients_by_windows(x, n.dy(), w, group, weights.shape, n.wants(2));
     n.give(1, found.weights);
     if (n.wants(2)) n.give(2, found.bias);

@@ -1,0 +1,189 @@
+/// Sums over columns: gradients of a convolution's weights on images of rows.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "compiler/kernels/builtin_kernels.h"
+#include "compiler/kernels/columns_problem.h"
+#include "compiler/kernels/kernel_test_util.h"
+#include "compiler/kernels/split_columns.h"
+#include "compiler/lowering/lowering.h"
+#include "compiler/lowering/lowering_test_util.h"
+
+namespace kodama::compiler {
+namespace {
+
+/// Two L2Bs, each as large as one of mncore2.
+isa::Chip small_chip() {
+  isa::Chip chip = isa::find_chip("mncore2");
+  chip.groups = 2;
+  chip.l2b_per_group = 1;
+  return chip;
+}
+
+struct Convolution {
+  int64_t images = 1, in = 32, out = 32, rows = 8, columns = 8, kernel = 3, stride = 1, dilation = 1, pad = 1;
+  int64_t kernel_columns = 0;  ///< 0: as many as rows
+
+  int64_t width() const { return kernel_columns > 0 ? kernel_columns : kernel; }
+  int64_t results(int64_t extent, int64_t reach) const {
+    return (extent + 2 * pad - (reach - 1) * dilation - 1) / stride + 1;
+  }
+  /// The gradient of its weights, as a model, over what of the operand results reach.
+  std::string text() const {
+    const int64_t rows_out = results(rows, kernel), columns_out = results(columns, width());
+    const auto behind = [&](int64_t extent, int64_t reach, int64_t count) {
+      return (count - 1) * stride + (reach - 1) * dilation + 1 - pad - extent;
+    };
+    const int64_t below = behind(rows, kernel, rows_out), right = behind(columns, width(), columns_out);
+    return fmt::format(
+        "g (float[{},{},{},{}] x, float[{},{},{},{}] dy) => (float[{},{},{},{}] dw) {{"
+        " t = Transpose<perm=[1,0,2,3]>(x) d = Transpose<perm=[1,0,2,3]>(dy)"
+        " dw = Conv<strides=[{},{}], dilations=[{},{}], pads=[{},{},{},{}]>(t, d) }}",
+        images, in, rows + std::min<int64_t>(below, 0), columns + std::min<int64_t>(right, 0), images, out,
+        rows_out, columns_out, in, out, kernel, width(), dilation, dilation, stride, stride, pad, pad,
+        std::max<int64_t>(below, 0), std::max<int64_t>(right, 0));
+  }
+};
+
+/// Of `sums` with parts on its first axes, what all parts add up to.
+std::vector<double> added_up(const Tensor& sums, int64_t size) {
+  std::vector<double> result(static_cast<size_t>(size), 0.0);
+  const auto from = sums.data<float>();
+  for (int64_t k = 0; k < sums.size(); ++k)
+    result[static_cast<size_t>(k % size)] += from[static_cast<size_t>(k)];
+  return result;
+}
+
+/// Holds every candidate against the reference; says how many there are.
+size_t check(const Convolution& convolution, const isa::Chip& chip = small_chip()) {
+  SCOPED_TRACE(convolution.text());
+  const onnx::ModelProto model = import_model(testing::parse_model(convolution.text()), {}, "test");
+  const TensorMap inputs = testing::random_inputs(model, 1);
+  const TensorMap expected = run_graph(model, inputs);
+  LayerGraph graph = lower_to_layers(model);
+  split_columns(graph, chip, true);
+  verify_layer_graph(graph, "split-columns");
+  testing::expect_close(interpret_layer_graph(graph, inputs), expected, 1e-5);
+  const auto is_product = [](const Layer& layer) { return layer.kind() == LayerKind::kContract; };
+  const Layer& layer = *std::ranges::find_if(graph.layers, is_product);
+  std::vector<Tensor> values;
+  for (const LayerTensor& tensor : graph.tensors) {
+    const auto found = inputs.find(tensor.name);
+    values.push_back(found != inputs.end() ? found->second : Tensor(DataType::kFloat32, tensor.shape));
+  }
+  const Tensor& dw = expected.at("dw");
+  double largest = 0;
+  for (int64_t k = 0; k < dw.size(); ++k)
+    largest = std::max(largest, static_cast<double>(std::abs(dw.data<float>()[static_cast<size_t>(k)])));
+  const std::vector<Candidate> candidates = contract_columns_kernel().run(layer, graph, chip, {});
+  for (const Candidate& candidate : candidates) {
+    SCOPED_TRACE(candidate.description);
+    const auto found = testing::run_candidate(candidate, layer, graph, values, chip);
+    const std::vector<double> sums = added_up(found.result, dw.size());
+    for (int64_t k = 0; k < dw.size(); ++k) {
+      // Products have 18 bits.
+      EXPECT_NEAR(sums[static_cast<size_t>(k)], dw.data<float>()[static_cast<size_t>(k)], 1e-4 * largest)
+          << "element " << k;
+      if (::testing::Test::HasFailure()) return candidates.size();
+    }
+  }
+  return candidates.size();
+}
+
+TEST(Columns, LanesOfEveryWidth) {
+  // Blocks of one, two, four, and eight columns; two of these.
+  for (const int64_t columns : {1, 3, 4, 7, 14, 28, 40}) {
+    Convolution convolution;
+    convolution.columns = columns;
+    convolution.images = columns == 1 ? 2 : 1;
+    EXPECT_GE(check(convolution), 1U);
+  }
+}
+TEST(Columns, Kernels) {
+  Convolution one;
+  one.kernel = 1;
+  one.pad = 0;
+  EXPECT_GE(check(one), 1U);
+  Convolution strided{2, 32, 64, 28, 28, 3, 2, 1, 1};
+  EXPECT_GE(check(strided), 1U);
+  strided.kernel = 1;
+  strided.pad = 0;
+  EXPECT_GE(check(strided), 1U);
+  EXPECT_GE(check({1, 3, 32, 40, 40, 7, 2, 1, 3}), 1U);
+  EXPECT_GE(check({1, 32, 32, 12, 12, 3, 1, 2, 2}), 1U);
+  EXPECT_GE(check({1, 16, 32, 9, 20, 5, 3, 1, 2}), 1U);
+  Convolution flat{1, 32, 32, 6, 24, 1, 1, 1, 0};
+  flat.kernel_columns = 5;
+  EXPECT_GE(check(flat), 1U);
+}
+TEST(Columns, LanesThatAreOthers) {
+  // Without padding results have narrower lanes than the operand.
+  EXPECT_GE(check({2, 6, 16, 12, 12, 5, 1, 1, 0}), 1U);
+  EXPECT_GE(check({1, 40, 32, 10, 33, 3, 1, 1, 0}), 1U);
+  EXPECT_GE(check({1, 32, 32, 7, 13, 3, 2, 1, 0}), 1U);
+}
+TEST(Columns, Channels) {
+  for (const int64_t channels : {1, 5, 48, 72}) {
+    EXPECT_GE(check({1, channels, 32, 6, 12, 3, 1, 1, 1}), 1U);
+    EXPECT_GE(check({1, 32, channels, 6, 12, 3, 1, 1, 1}), channels == 72 ? 0U : 1U);
+  }
+}
+TEST(Columns, Images) {
+  for (const int64_t images : {3, 5, 19}) EXPECT_GE(check({images, 32, 32, 5, 8, 3, 1, 1, 1}), 1U);
+  // Rows of an image for all slots of all L2Bs.
+  EXPECT_GE(check({1, 32, 32, 40, 8, 3, 1, 1, 1}), 1U);
+  // More rows for a block than L2BM has room for at a time.
+  EXPECT_GE(check({5, 49, 14, 10, 34, 2, 3, 2, 0}), 1U);
+}
+TEST(Columns, PartsOfAChip) {
+  // Eight L2Bs.
+  EXPECT_GE(check({8, 64, 64, 6, 6, 3, 1, 1, 1}, isa::find_chip("mncore2")), 1U);
+  EXPECT_GE(check({3, 32, 256, 9, 7, 3, 1, 1, 1}, isa::find_chip("mncore2")), 1U);
+}
+TEST(Columns, RandomConvolutions) {
+  std::mt19937 random(7);
+  const auto any = [&](int64_t first, int64_t last) {
+    return std::uniform_int_distribution<int64_t>(first, last)(random);
+  };
+  size_t candidates = 0;
+  for (int k = 0; k < 8; ++k) {
+    Convolution convolution;
+    convolution.images = any(1, 5);
+    convolution.in = any(1, 70);
+    convolution.out = any(1, 64);
+    convolution.kernel = any(1, 5);
+    convolution.kernel_columns = any(1, 5);
+    convolution.stride = any(1, 3);
+    convolution.dilation = any(1, 2);
+    convolution.pad = any(0, std::min(convolution.kernel, convolution.kernel_columns) - 1);
+    const int64_t least = 4 * convolution.dilation + 1;
+    convolution.rows = any(least, 20);
+    convolution.columns = any(least, 40);
+    candidates += check(convolution);
+  }
+  EXPECT_GE(candidates, 8U);
+}
+
+TEST(Columns, WhatItDoesNotDo) {
+  const auto problem = [](const std::string& text) {
+    const onnx::ModelProto model = import_model(testing::parse_model(text), {}, "test");
+    const LayerGraph graph = lower_to_layers(model);
+    const auto is_product = [](const Layer& layer) { return layer.kind() == LayerKind::kContract; };
+    const Layer& layer = *std::ranges::find_if(graph.layers, is_product);
+    return columns_problem(std::get<ContractLayer>(layer.body), layer.outputs[0], graph);
+  };
+  // A convolution itself, one whose kernel isn't constant, a product of matrices, one of three axes.
+  EXPECT_FALSE(
+      problem("g (float[1,32,8,8] x, float[32,32,3,3] w) => (float[1,32,6,6] y) { y = Conv(x, w) }"));
+  EXPECT_FALSE(problem("g (float[8,32] x, float[32,16] w) => (float[8,16] y) { y = MatMul(x, w) }"));
+  EXPECT_TRUE(problem(Convolution{2}.text()));
+}
+
+}  // namespace
+}  // namespace kodama::compiler
