@@ -171,18 +171,32 @@ TEST(Columns, RandomConvolutions) {
 }
 
 TEST(Columns, WhatItDoesNotDo) {
-  const auto problem = [](const std::string& text) {
+  const auto is_taken = [](const std::string& text) {
     const onnx::ModelProto model = import_model(testing::parse_model(text), {}, "test");
-    const LayerGraph graph = lower_to_layers(model);
+    LayerGraph graph = lower_to_layers(model);
+    split_columns(graph, small_chip(), true);
     const auto is_product = [](const Layer& layer) { return layer.kind() == LayerKind::kContract; };
     const Layer& layer = *std::ranges::find_if(graph.layers, is_product);
-    return columns_problem(std::get<ContractLayer>(layer.body), layer.outputs[0], graph);
+    return !std::get<ContractLayer>(layer.body).epilogue_inputs.empty();
   };
-  // A convolution itself, one whose kernel isn't constant, a product of matrices, one of three axes.
+  // A convolution itself whose kernel isn't constant, a product of matrices, groups of channels.
   EXPECT_FALSE(
-      problem("g (float[1,32,8,8] x, float[32,32,3,3] w) => (float[1,32,6,6] y) { y = Conv(x, w) }"));
-  EXPECT_FALSE(problem("g (float[8,32] x, float[32,16] w) => (float[8,16] y) { y = MatMul(x, w) }"));
-  EXPECT_TRUE(problem(Convolution{2}.text()));
+      is_taken("g (float[1,32,8,8] x, float[32,32,3,3] w) => (float[1,32,6,6] y) { y = Conv(x, w) }"));
+  EXPECT_FALSE(is_taken("g (float[8,32] x, float[32,16] w) => (float[8,16] y) { y = MatMul(x, w) }"));
+  EXPECT_FALSE(is_taken(
+      "g (float[4,32,8,8] x, float[32,2,3,3] w) => (float[4,32,6,6] y) { y = Conv<group=16>(x, w) }"));
+  EXPECT_TRUE(is_taken(Convolution().text()));
+}
+TEST(Columns, SmallProductsStayWhole) {
+  const onnx::ModelProto model =
+      import_model(testing::parse_model(Convolution{1, 1, 1, 4, 4, 3, 1, 1, 1}.text()), {}, "test");
+  LayerGraph graph = lower_to_layers(model);
+  const size_t before = graph.layers.size();
+  split_columns(graph, isa::find_chip("mncore2"));
+  EXPECT_EQ(graph.layers.size(), before);
+  // And where there are no pairs of L1Bs for lanes.
+  split_columns(graph, isa::find_chip("tiny"), true);
+  EXPECT_EQ(graph.layers.size(), before);
 }
 
 }  // namespace

@@ -104,6 +104,51 @@ TensorAccess of_storage(const TensorAccess& access, const ContractLayer& contrac
   return is_read || axis < tensor.shape.size() ? access : result;
 }
 
+/// The access to what a Rearrange makes of a tensor by changing the places of axes, from that tensor; else
+/// the same.
+TensorAccess through_transpose(const TensorAccess& access, const LayerGraph& graph) {
+  const auto makes_it = [&](const Layer& layer) {
+    return layer.kind() == LayerKind::kRearrange && layer.outputs.at(0) == access.tensor;
+  };
+  const auto maker = std::ranges::find_if(graph.layers, makes_it);
+  if (maker == graph.layers.end()) return access;
+  const auto& rearrange = std::get<RearrangeLayer>(maker->body);
+  const size_t rank = rearrange.extents.size();
+  if (rearrange.pieces.size() != 1) return access;
+  const RearrangeLayer::Piece& piece = rearrange.pieces[0];
+  const Shape& source = graph.tensors[static_cast<size_t>(piece.input.tensor)].shape;
+  if (source.size() != rank || piece.begin != std::vector<int64_t>(rank, 0) || piece.end != rearrange.extents)
+    return access;
+  // What is outside one is outside the other then.
+  std::vector<bool> is_read(rank, false);
+  for (size_t axis = 0; axis < rank; ++axis) {
+    if (piece.input.map.offset(axis) != 0) return access;
+    int64_t places = 1;
+    for (size_t dim = 0; dim < rank; ++dim) {
+      const int64_t coefficient = piece.input.map.coefficient(axis, dim);
+      if (coefficient == 0) continue;
+      if (coefficient != 1 || is_read[dim] || places > 1) return access;
+      is_read[dim] = true;
+      places = rearrange.extents[dim];
+    }
+    if (places != source[axis]) return access;
+  }
+  return {piece.input.tensor, piece.input.map.after(access.map), access.fill};
+}
+
+/// Rearranges that nobody reads any more.
+void drop_unread(LayerGraph& graph) {
+  std::vector<int> reads(graph.tensors.size(), 0);
+  for (const TensorId id : graph.outputs) ++reads[static_cast<size_t>(graph.storage(id))];
+  for (const Layer& layer : graph.layers) {
+    for (const TensorId id : layer_inputs(layer)) ++reads[static_cast<size_t>(graph.storage(id))];
+  }
+  std::erase_if(graph.layers, [&](const Layer& layer) {
+    return layer.kind() == LayerKind::kRearrange &&
+           reads[static_cast<size_t>(graph.storage(layer.outputs.at(0)))] == 0;
+  });
+}
+
 class ColumnsSplitter {
  public:
   ColumnsSplitter(LayerGraph& graph, const isa::Chip& chip) : graph_(graph), chip_(chip) {
@@ -111,13 +156,15 @@ class ColumnsSplitter {
     for (const LayerTensor& tensor : graph.tensors) tensors_.reserve(tensor.name);
   }
 
-  void run(bool always) {
+  /// Says whether any layer is another one now.
+  bool run(bool always) {
+    bool changed = false;
     for (size_t index = 0; index < graph_.layers.size(); ++index) {
       const auto* whole = std::get_if<ContractLayer>(&graph_.layers[index].body);
       if (whole == nullptr || !whole->epilogue_inputs.empty()) continue;
       ContractLayer named = *whole;
-      named.a = of_storage(named.a, named, graph_);
-      named.b = of_storage(named.b, named, graph_);
+      for (TensorAccess* operand : {&named.a, &named.b})
+        *operand = of_storage(through_transpose(*operand, graph_), named, graph_);
       const ContractLayer* contract = &named;
       const auto problem = columns_problem(*contract, graph_.layers[index].outputs.at(0), graph_);
       if (!problem || problem->parts != std::array<int64_t, 2>{1, 1}) continue;
@@ -125,6 +172,7 @@ class ColumnsSplitter {
       if (!parts) continue;
       if (!always && parts->cycles >= cycles_without(graph_.layers[index], graph_, *problem, chip_)) continue;
       graph_.layers[index].body = named;
+      changed = true;
       if (parts->all() > 1) {
         split(index, *problem, *parts);
         ++index;
@@ -133,6 +181,7 @@ class ColumnsSplitter {
         add_zeros(graph_.layers[index]);
       }
     }
+    return changed;
   }
 
  private:
@@ -206,7 +255,7 @@ class ColumnsSplitter {
 }  // namespace
 
 void split_columns(LayerGraph& graph, const isa::Chip& chip, bool always) {
-  ColumnsSplitter(graph, chip).run(always);
+  if (ColumnsSplitter(graph, chip).run(always)) drop_unread(graph);
 }
 
 }  // namespace kodama::compiler

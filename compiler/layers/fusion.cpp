@@ -367,8 +367,8 @@ struct SimpleRearrange {
   Shape extents;
   double fill = 0;         ///< outside the piece
   bool fills_all = false;  ///< the piece is the whole output and stays inside its source
-  /// Each output axis is a source axis, shifted, and the piece is all of the source: so what is outside the
-  /// source is exactly what is outside the piece. Axes may have changed places.
+  /// Each output axis is the source axis of the same number, shifted, and the piece is all of the source: so
+  /// what is outside the source is exactly what is outside the piece.
   bool is_padding = false;
 };
 
@@ -381,21 +381,14 @@ std::optional<SimpleRearrange> simple_rearrange(const LayerGraph& graph, const L
   SimpleRearrange simple{piece.input, rearrange->extents, rearrange->fill, false, source.size() == rank};
   simple.fills_all = piece.begin == std::vector<int64_t>(rank, 0) && piece.end == rearrange->extents &&
                      piece.input.map.stays_inside(rearrange->extents, source);
-  std::vector<bool> is_read(rank, false);
   for (size_t axis = 0; axis < rank && simple.is_padding; ++axis) {
     const AffineMap& map = piece.input.map;
-    size_t own = rank;
     for (size_t dim = 0; dim < rank; ++dim) {
-      if (map.coefficient(axis, dim) == 0) continue;
-      if (own < rank || map.coefficient(axis, dim) != 1 || is_read[dim]) simple.is_padding = false;
-      own = dim;
+      if (map.coefficient(axis, dim) != (axis == dim ? 1 : 0)) simple.is_padding = false;
     }
-    if (own == rank || piece.begin[own] != -map.offset(axis) ||
-        piece.end[own] != source[axis] - map.offset(axis)) {
+    if (piece.begin[axis] != -map.offset(axis) || piece.end[axis] != source[axis] - map.offset(axis)) {
       simple.is_padding = false;
-      break;
     }
-    is_read[own] = true;
   }
   if (!simple.fills_all && !simple.is_padding) return std::nullopt;
   return simple;
@@ -408,7 +401,7 @@ std::optional<TensorAccess> through_rearrange(const SimpleRearrange& rearrange, 
   TensorAccess composed{rearrange.source.tensor, rearrange.source.map.after(access.map), access.fill};
   const bool inside = access.map.stays_inside(box.begin, box.end, rearrange.extents);
   if (rearrange.fills_all) {
-    if (inside || rearrange.is_padding) return composed;
+    if (inside) return composed;
     return std::nullopt;
   }
   // Outside the source lies the padding, and outside of that whatever the reader fills with.
