@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdlib>
 #include <deque>
@@ -12,6 +13,7 @@
 #include <optional>
 #include <set>
 #include <sstream>
+#include <string_view>
 #include <tuple>
 #include <utility>
 
@@ -46,6 +48,9 @@ constexpr int64_t kPriceBranches = 10;
 constexpr int64_t kLargeWords = int64_t{1} << 22;
 constexpr int64_t kManyWords = int64_t{1} << 20;
 constexpr int64_t kSomeWords = int64_t{1} << 17;
+/// Of all different images together it looks at so many, of the smaller ones first: less is large where there
+/// are many.
+constexpr int64_t kMostWords = int64_t{3} << 27;
 /// Elements whose places in images are kept, for the next conversion from there.
 constexpr size_t kMostPlaces = size_t{1} << 25;
 
@@ -388,7 +393,28 @@ class ModelPlanner::Impl {
 
   bool is_large(int id) const {
     const StreamPlacement& image = placement(id);
-    return std::max(words(image), element_count(shape_of(image))) > kLargeWords;
+    return size_of(image) > large_words_;
+  }
+  int64_t size_of(const StreamPlacement& image) const {
+    return std::max(words(image), element_count(shape_of(image)));
+  }
+  /// Chooses what is large, by all images that there may be.
+  void set_large_words() {
+    std::map<int, int64_t> of_width;  // words of images, by the width of their number
+    std::set<std::string_view> seen;
+    for (const auto& [image, id] : ids_) {
+      if (!seen.insert(image.second).second) continue;
+      const int64_t size = size_of(placement(id));
+      if (size <= kLargeWords) of_width[std::bit_width(static_cast<uint64_t>(size))] += size;
+    }
+    large_words_ = kLargeWords;
+    int64_t sum = 0;
+    for (const auto& [width, all] : of_width) {
+      sum += all;
+      if (sum <= kMostWords) continue;
+      large_words_ = std::max((int64_t{1} << width) / 2 - 1, kSomeWords);
+      break;
+    }
   }
   /// Whether a relayout is counted by sizes alone: what is large; from or to images of rows, whose kernels
   /// are to agree anyway; and what the host sends as it is, where there are many ways to take it. What it
@@ -654,6 +680,7 @@ class ModelPlanner::Impl {
       problem.tensors.erase(problem.tensors.begin() + static_cast<ptrdiff_t>(t));
       roots.erase(roots.begin() + static_cast<ptrdiff_t>(t));
     }
+    set_large_words();
     problem.expect = [&](const std::vector<layout::PlanProblem::Change>& changes) { expect(changes, roots); };
     const auto solve = [&](int64_t branches) {
       return layout::plan(problem, planner, {.branches = branches, .given = options_.passes});
@@ -921,6 +948,7 @@ class ModelPlanner::Impl {
   std::deque<StreamPlacement> placements_;  // references stay valid
   std::map<int, std::vector<StreamWord>> places_;
   size_t known_places_ = 0;
+  int64_t large_words_ = kLargeWords;
   std::map<std::tuple<TensorId, int, int>, double> conversions_;
   std::map<std::tuple<TensorId, int, int>, double> at_least_;
   std::map<std::tuple<TensorId, int, int>, std::optional<bool>> same_;
