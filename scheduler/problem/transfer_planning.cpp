@@ -3,6 +3,7 @@
 #include <functional>
 #include <map>
 #include <queue>
+#include <set>
 #include <tuple>
 
 #include "isa/arithmetic.h"
@@ -132,9 +133,13 @@ class Planner {
     size_t stores = 0, begins = 0;         ///< of those lists, are done
     std::vector<int64_t> ports_free = {};  ///< by transfer: when its ports were free at the last look
     std::vector<int64_t> issue = {}, address = {};  ///< as the schedule has them
-    size_t profiled = 0;                            ///< additions to the profile
-    size_t crowded = 0;                             ///< lessons that it knows
-    int64_t reach = -1;                             ///< no room was sought in moments from here on
+    int64_t issued = 0;                             ///< transfers
+    /// Of so many pending loads none found its ports free before that time.
+    size_t looked_at = 0;
+    int64_t nothing_until = -1;
+    size_t profiled = 0;  ///< additions to the profile
+    size_t crowded = 0;   ///< lessons that it knows
+    int64_t reach = -1;   ///< no room was sought in moments from here on
   };
 
   void make_units() {
@@ -299,6 +304,7 @@ class Planner {
   }
 
   void start() {
+    find_flights();
     now_.standing.resize(units_.size());
     now_.issue.assign(problem_.transfers.size(), TransferSchedule::kDropped);
     now_.address.assign(problem_.buffers.size(), 0);
@@ -340,6 +346,7 @@ class Planner {
     for (; profiled_.size() > landmark.profiled; profiled_.pop_back())
       load_.add(profiled_.back().begin, profiled_.back().end, -profiled_.back().words);
     now_ = landmark;
+    std::ranges::fill(flights_, Flights{});
     heed_crowded();
   }
 
@@ -382,6 +389,7 @@ class Planner {
         if (problem_.transfers[index(store)].latest != p) break;
         now_.issue[index(store)] = p;
         now_.clock.issue(store, false);
+        ++now_.issued;
       }
       if (!waiting.empty()) release_stored(p);
       for (const int k : waiting) {
@@ -467,6 +475,7 @@ class Planner {
     if (now_.standing[index(u)].address < 0 && !place(u, position)) return false;
     now_.issue[index(k)] = position;
     now_.clock.issue(k, schedule_.copied[index(k)]);
+    ++now_.issued;
     return true;
   }
 
@@ -481,25 +490,46 @@ class Planner {
     const int64_t free_time = now_.clock.time_after_waits(position) +
                               (task < problem_.task_cycles.size() ? problem_.task_cycles[task] : 0);
     const int64_t latest_free = free_time + attempt_.lookahead;
+    if (now_.pending.size() == now_.looked_at && latest_free < now_.nothing_until) return;
+    int64_t nothing_until = INT64_MAX;
     for (size_t n = 0; n < std::min(now_.pending.size(), kLooked);) {
       const auto nth = now_.pending.end() - 1 - static_cast<ptrdiff_t>(n);
       const int k = *nth;
       // Quick to see of most: ports only become busier.
-      if (now_.ports_free[index(k)] > latest_free) {
-        ++n;
+      if (now_.ports_free[index(k)] <= latest_free && may_come_ahead(k, position, latest_free, places) &&
+          issue(k, position)) {
+        now_.pending.erase(nth);
         continue;
       }
-      const Transfer& transfer = problem_.transfers[index(k)];
-      const bool copied = schedule_.copied[index(k)];
-      if (transfer.earliest > position || is_known_to_have_no_place(unit_of(k), position) ||
-          !are_ports_free(k, latest_free) || now_.clock.in_flight(uses_of(k)) >= places ||
-          (!copied && !now_.clock.is_over(transfer.after)) || !has_room_ahead(unit_of(k), position) ||
-          !issue(k, position)) {
-        ++n;
-        continue;
-      }
-      now_.pending.erase(nth);
+      nothing_until = std::min(nothing_until, now_.ports_free[index(k)]);
+      ++n;
     }
+    now_.looked_at = now_.pending.size();
+    now_.nothing_until = nothing_until;
+  }
+  bool may_come_ahead(int k, int64_t position, int64_t latest_free, int64_t places) {
+    const Transfer& transfer = problem_.transfers[index(k)];
+    return transfer.earliest <= position && !is_known_to_have_no_place(unit_of(k), position) &&
+           are_ports_free(k, latest_free) && in_flight(k) < places &&
+           (schedule_.copied[index(k)] || now_.clock.is_over(transfer.after)) &&
+           has_room_ahead(unit_of(k), position);
+  }
+  /// As the clock counts them for the ports of a transfer. Many transfers have the same.
+  int64_t in_flight(int transfer) {
+    Flights& known = flights_[index(flights_of_[index(transfer)])];
+    if (known.time != now_.clock.time() || known.issued != now_.issued)
+      known = {now_.clock.time(), now_.issued, now_.clock.in_flight(uses_of(transfer))};
+    return known.count;
+  }
+  void find_flights() {
+    std::map<std::set<int>, int> numbers;
+    for (size_t k = 0; k < problem_.transfers.size(); ++k) {
+      std::set<int> queues;
+      for (const auto& use : uses_of(static_cast<int>(k)))
+        queues.insert(problem_.queues.empty() ? 0 : problem_.queues[index(use.port)]);
+      flights_of_.push_back(numbers.try_emplace(queues, static_cast<int>(numbers.size())).first->second);
+    }
+    flights_.resize(numbers.size());
   }
   /// Whether they are at some time.
   bool are_ports_free(int transfer, int64_t time) {
@@ -610,6 +640,12 @@ class Planner {
   struct Addition {
     int64_t begin, end, words;
   };
+  /// What the clock says of a set of queues, at a time and after so many issues.
+  struct Flights {
+    int64_t time = -1, issued = -1, count = 0;
+  };
+  std::vector<Flights> flights_;
+  std::vector<int> flights_of_;     ///< by transfer
   std::vector<Addition> profiled_;  ///< to load_, on the way
   Lessons* lessons_ = nullptr;
   bool has_met_crowd_ = false;    ///< it has failed for that
