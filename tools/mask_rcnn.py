@@ -70,11 +70,11 @@ class MaskRcnn(nn.Module):
 
         samples = [self.sample_regions(proposals[i], boxes[i], labels[i], proposal_noise[i]) for i in range(count)]
         rois, targets, classes, matched, valid = (torch.cat(part) for part in zip(*samples))
-        loss = loss + self.box_loss(self.regions(features, samples, self.rois, 7), rois, targets, classes, valid)
+        loss = loss + self.box_loss(self.regions(features, samples, 7), rois, targets, classes, valid)
 
         positives = self.rois // 4  # they come first
         samples = [tuple(part[:positives] for part in sample) for sample in samples]
-        loss = loss + self.mask_loss(self.regions(features, samples, positives, 14), samples, masks)
+        loss = loss + self.mask_loss(self.regions(features, samples, 14), samples, masks)
         return loss, proposals
 
     # Proposals.
@@ -151,14 +151,16 @@ class MaskRcnn(nn.Module):
 
     # Heads.
 
-    def regions(self, features, samples, count, bins):
-        """What the levels have in the rois, each of the level that fits its size."""
-        rois = torch.cat([sample[0] for sample in samples])
-        pictures = torch.arange(len(samples)).repeat_interleave(count).float()[:, None]
+    def regions(self, features, samples, bins):
+        """What the levels have in the rois, each of the level that fits its size: picture by picture."""
+        return torch.cat([self.regions_of([feature[i:i + 1] for feature in features], sample[0], bins)
+                          for i, sample in enumerate(samples)])
+
+    def regions_of(self, features, rois, bins):
         size = torch.sqrt(box_ops.box_area(rois))
         level = torch.floor(4 + torch.log2(size / 224) + 1e-6).clamp(2, 5)
-        of_levels = [roi_align(feature, torch.cat([pictures, rois], 1), bins, 1 / stride, 2) *
-                     (level == i + 2).float()[:, None, None, None]
+        boxes = torch.cat([torch.zeros(len(rois), 1), rois], 1)
+        of_levels = [roi_align(feature, boxes, bins, 1 / stride, 2) * (level == i + 2).float()[:, None, None, None]
                      for i, (feature, stride) in enumerate(zip(features, STRIDES))]
         return sum(of_levels[1:], of_levels[0])
 

@@ -208,51 +208,59 @@ class ModelCompiler {
     if (!has_kept_weights_) return;
     std::vector<TileProgram> tiles;
     std::vector<ResidentStage> stages;
-    std::vector<layout::GatherProblem> relayouts;
+    std::vector<const PlannedStage*> relayouts;
     tiles.reserve(plan_.stages.size());
     for (size_t k = 0; k < plan_.stages.size(); ++k) {
       const PlannedStage& planned = plan_.stages[k];
-      if (planned.kind == PlannedStage::Kind::kRelayout)
-        relayouts.push_back(planner.gather(plan_, planned, addresses_));
+      if (planned.kind == PlannedStage::Kind::kRelayout) relayouts.push_back(&planned);
       if (planned.kind != PlannedStage::Kind::kKernel) continue;
       const ChipStage stage = planned_part(planned, static_cast<int>(k));
       tiles.push_back(emit_tiles(planned.candidate, stream_addresses(planned.candidate, stage), chip_));
       stages.push_back({.tiles = &tiles.back(), .constant_streams = constant_streams(stage)});
     }
     ResidentStage& relayout_stage = stages.emplace_back();
+    const auto is_worthwhile = [&](int64_t saved) {
+      // Of a run's cycles; below, the transfers' schedule decides by chance what is faster.
+      constexpr int64_t kWorthwhile = 25;
+      return options_.weights != Weights::kAuto ||
+             saved * kWorthwhile >= plan_.summary.kernel_cycles + plan_.summary.relayout_cycles;
+    };
+    // Relayouts take from that, but their problems are the largest of what there is to look at.
+    has_kept_weights_ = is_worthwhile(cycles_of_kept_constants(stages, chip_));
+    if (!has_kept_weights_ || relayouts.empty()) return;
     constexpr int64_t kParts = 8;
-    int64_t first = 0, most_saved = INT64_MIN;  // predicted cycles
-    for (int64_t part = kParts; part > 0; --part) {
-      const int64_t lw = all * part / kParts;
+    struct Relayouts {
       int64_t cycles = 0, lm1_lw = 0;
-      try {
-        for (layout::GatherProblem& relayout : relayouts) {
-          relayout.lm0_lw = lw;
+    };
+    std::array<Relayouts, kParts + 1> with_part{};
+    int64_t least_part = 1;
+    for (const PlannedStage* planned : relayouts) {
+      layout::GatherProblem relayout = planner.gather(plan_, *planned, addresses_);
+      for (int64_t part = kParts; part >= least_part; --part) {
+        relayout.lm0_lw = all * part / kParts;
+        try {
           const layout::Gather gather(relayout, chip_);
-          cycles += gather.estimated_cycles();
-          lm1_lw = std::max(lm1_lw, gather.lm1_lw());
+          Relayouts& sum = with_part[static_cast<size_t>(part)];
+          sum.cycles += gather.estimated_cycles();
+          sum.lm1_lw = std::max(sum.lm1_lw, gather.lm1_lw());
+        } catch (const isa::UnsupportedError&) {
+          least_part = part + 1;
         }
-      } catch (const isa::UnsupportedError&) {
-        break;
       }
-      if (part == kParts) first = cycles;
-      relayout_stage.taken.clear();
-      if (!relayouts.empty())
-        relayout_stage.taken = {{0, lw, isa::Space::kLm0}, {0, lm1_lw, isa::Space::kLm1}};
-      const int64_t saved = cycles_of_kept_constants(stages, chip_) + first - cycles;
-      if (saved > most_saved) {
+    }
+    std::optional<int64_t> most_saved;  // predicted cycles
+    for (int64_t part = kParts; part >= least_part; --part) {
+      const Relayouts& sum = with_part[static_cast<size_t>(part)];
+      const int64_t lw = all * part / kParts;
+      relayout_stage.taken = {{0, lw, isa::Space::kLm0}, {0, sum.lm1_lw, isa::Space::kLm1}};
+      const int64_t saved = cycles_of_kept_constants(stages, chip_) + with_part[kParts].cycles - sum.cycles;
+      if (!most_saved || saved > *most_saved) {
         most_saved = saved;
         relayouts_lw_ = lw;
       }
-      if (relayouts.empty()) break;
     }
-    // Of a run's cycles; below, the transfers' schedule decides by chance what is faster.
-    constexpr int64_t kWorthwhile = 25;
-    if (options_.weights == Weights::kAuto &&
-        most_saved * kWorthwhile < plan_.summary.kernel_cycles + plan_.summary.relayout_cycles) {
-      relayouts_lw_ = all;
-      has_kept_weights_ = false;
-    }
+    has_kept_weights_ = is_worthwhile(most_saved.value_or(0));
+    if (!has_kept_weights_) relayouts_lw_ = all;
   }
 
   std::vector<bool> constant_streams(const Draft& draft) const {

@@ -156,13 +156,17 @@ std::set<int> ElementOrigins::rearrange_layers(TensorId tensor) const {
   return layers;
 }
 
-std::optional<layout::GatherProblem> gather_problem(const StreamPlacement& target, int64_t address,
+WantedStream::WantedStream(const StreamPlacement& of, const LayerGraph& graph, const isa::Chip& chip)
+    : placement(of),
+      elements(stream_elements(of, graph.tensors[static_cast<size_t>(of.access.tensor)].shape, chip)) {}
+
+std::optional<layout::GatherProblem> gather_problem(const WantedStream& wanted, int64_t address,
                                                     const std::map<TensorId, RootImage>& images,
-                                                    ElementOrigins& origins, const LayerGraph& graph,
-                                                    const isa::Chip& chip) {
+                                                    ElementOrigins& origins, const LayerGraph& graph) {
   using layout::GatherSource;
+  const StreamPlacement& target = wanted.placement;
   const TensorId tensor = target.access.tensor;
-  const auto elements = stream_elements(target, graph.tensors[static_cast<size_t>(tensor)].shape, chip);
+  const std::vector<std::vector<StreamLw>>& elements = wanted.elements;
   layout::GatherProblem problem;
   problem.address = address;
   problem.size_lw = stream_group_lw(target);
@@ -289,39 +293,53 @@ bool may_be_same_image(const StreamPlacement& target, TensorId root, const Strea
   return true;
 }
 
-bool is_same_image(const StreamPlacement& target, TensorId root, const StreamPlacement& image,
-                   ElementOrigins& origins, const LayerGraph& graph, const isa::Chip& chip) {
+bool is_same_image(const WantedStream& wanted, TensorId root, const StreamPlacement& image,
+                   const std::vector<StreamWord>& places, ElementOrigins& origins, const LayerGraph& graph,
+                   const isa::Chip& chip) {
+  const StreamPlacement& target = wanted.placement;
   if (!has_room(image, target)) return false;
-  const auto shape_of = [&](const StreamPlacement& stream) {
-    return graph.tensors[static_cast<size_t>(stream.access.tensor)].shape;
+  const ElementOrigins::OfTensor origin_of = origins.all_of(target.access.tensor);
+  // Calls visit(group, word, element) for the words that matter, as long as it returns true.
+  const auto all_of = [&](const auto& visit) {
+    for (size_t g = 0; g < wanted.elements.size(); ++g) {
+      const std::vector<StreamLw>& group = wanted.elements[g];
+      for (size_t k = 0; k < 2 * group.size(); ++k) {
+        const int64_t element = group[k / 2][k % 2];
+        if (element == kStreamPadding && target.layout.padding() == layout::Padding::kUndefined) continue;
+        if (!visit(g, k, element)) return false;
+      }
+    }
+    return true;
   };
-  const auto wanted = stream_elements(target, shape_of(target), chip);
-  const auto there = stream_elements(image, shape_of(image), chip);
+  // Where an element has one place the first that is elsewhere decides.
+  bool is_all_elements = true;
+  const bool has_one_place = image.layout.replication().empty() && dims_of_axes(image).has_value();
+  const bool may_be = all_of([&](size_t g, size_t k, int64_t element) {
+    const ElementOrigin origin = element >= 0 ? origin_of[element] : ElementOrigin{};
+    if (origin.root < 0) {
+      is_all_elements = false;
+      return !image.is_output;
+    }
+    if (origin.root != root) return false;
+    const StreamWord place = places[static_cast<size_t>(origin.offset)];
+    return !has_one_place ||
+           (place.group == static_cast<int64_t>(g) && place.word == static_cast<int64_t>(k));
+  });
+  if (!may_be || (has_one_place && is_all_elements)) return may_be;
+  const auto there =
+      stream_elements(image, graph.tensors[static_cast<size_t>(image.access.tensor)].shape, chip);
   const auto constant = [&](const StreamPlacement& stream, int64_t element) {
     const DataType type = graph.tensors[static_cast<size_t>(stream.access.tensor)].type;
     return element == kStreamFill ? word_of(stream.access.fill, type)
                                   : stream_padding_bits(stream.layout.padding());
   };
-  const ElementOrigins::OfTensor origin_of = origins.all_of(target.access.tensor);
-  for (size_t g = 0; g < wanted.size(); ++g) {
-    for (size_t k = 0; k < 2 * wanted[g].size(); ++k) {
-      const int64_t element = wanted[g][k / 2][k % 2];
-      const int64_t found = there[g][k / 2][k % 2];
-      if (element == kStreamPadding && target.layout.padding() == layout::Padding::kUndefined) continue;
-      ElementOrigin origin{-1, 0};
-      uint32_t bits = 0;
-      if (element >= 0) {
-        origin = origin_of[element];
-        if (origin.root < 0) bits = origins.constants()[static_cast<size_t>(origin.offset)];
-      } else {
-        bits = constant(target, element);
-      }
-      const bool same = origin.root >= 0 ? origin.root == root && origin.offset == found
-                                         : found < 0 && !image.is_output && constant(image, found) == bits;
-      if (!same) return false;
-    }
-  }
-  return true;
+  return all_of([&](size_t g, size_t k, int64_t element) {
+    const int64_t found = there[g][k / 2][k % 2];
+    if (element < 0) return found < 0 && constant(image, found) == constant(target, element);
+    const ElementOrigin origin = origin_of[element];
+    if (origin.root >= 0) return origin.offset == found;
+    return found < 0 && constant(image, found) == origins.constants()[static_cast<size_t>(origin.offset)];
+  });
 }
 
 int64_t different_elements(const StreamPlacement& stream, const Shape& tensor_shape) {

@@ -92,17 +92,25 @@ struct RootImage {
   int64_t address = 0;                              ///< LW
 };
 
+/// The words of a stream, as stream_elements has them: made once for all that is asked of it.
+struct WantedStream {
+  WantedStream(const StreamPlacement& placement, const LayerGraph& graph, const isa::Chip& chip);
+  const StreamPlacement& placement;
+  std::vector<std::vector<StreamLw>> elements;
+};
+
 /// The gather that makes the stream `target` of its access' tensor from images of the tensor's roots. A root
 /// that `images` leaves out counts as constant zero. Nothing when an image lacks an element that is wanted.
-std::optional<layout::GatherProblem> gather_problem(const StreamPlacement& target, int64_t address,
+std::optional<layout::GatherProblem> gather_problem(const WantedStream& target, int64_t address,
                                                     const std::map<TensorId, RootImage>& images,
-                                                    ElementOrigins& origins, const LayerGraph& graph,
-                                                    const isa::Chip& chip);
+                                                    ElementOrigins& origins, const LayerGraph& graph);
 /// Whether an image of a root's elements can be used as the stream `target`: every word of the stream that
 /// matters is there, at its place. Around the elements, a kernel's result holds nothing that can be relied
-/// on; what the host or a relayout has made holds the padding of its layout.
-bool is_same_image(const StreamPlacement& target, TensorId root, const StreamPlacement& image,
-                   ElementOrigins& origins, const LayerGraph& graph, const isa::Chip& chip);
+/// on; what the host or a relayout has made holds the padding of its layout. `places`: stream_places of the
+/// image.
+bool is_same_image(const WantedStream& target, TensorId root, const StreamPlacement& image,
+                   const std::vector<StreamWord>& places, ElementOrigins& origins, const LayerGraph& graph,
+                   const isa::Chip& chip);
 /// False where sizes, or some elements here and there, say that is_same_image is; much quicker.
 bool may_be_same_image(const StreamPlacement& target, TensorId root, const StreamPlacement& image,
                        ElementOrigins& origins, const LayerGraph& graph);

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdlib>
 #include <deque>
@@ -12,6 +13,7 @@
 #include <optional>
 #include <set>
 #include <sstream>
+#include <string_view>
 #include <tuple>
 #include <utility>
 
@@ -46,6 +48,9 @@ constexpr int64_t kPriceBranches = 10;
 constexpr int64_t kLargeWords = int64_t{1} << 22;
 constexpr int64_t kManyWords = int64_t{1} << 20;
 constexpr int64_t kSomeWords = int64_t{1} << 17;
+/// Of all different images together it looks at so many, of the smaller ones first: less is large where there
+/// are many.
+constexpr int64_t kMostWords = int64_t{3} << 27;
 /// Elements whose places in images are kept, for the next conversion from there.
 constexpr size_t kMostPlaces = size_t{1} << 25;
 
@@ -114,8 +119,8 @@ class ModelPlanner::Impl {
       const int id = layout_id(plan.images[static_cast<size_t>(image)].placement);
       images[stage.roots[k]] = {&places(id), addresses[static_cast<size_t>(image)]};
     }
-    auto problem =
-        gather_problem(target, addresses[static_cast<size_t>(stage.result)], images, origins_, graph_, chip_);
+    auto problem = gather_problem(WantedStream(target, graph_, chip_),
+                                  addresses[static_cast<size_t>(stage.result)], images, origins_, graph_);
     isa::check_internal(problem.has_value(), kModelPlanPart, "an image lacks an element");
     return std::move(*problem);
   }
@@ -189,10 +194,13 @@ class ModelPlanner::Impl {
   const std::vector<StreamWord>& places(int id) {
     const auto [found, is_new] = places_.try_emplace(id);
     if (is_new) {
-      found->second = stream_places(placement(id), shape_of(placement(id)), chip_);
+      found->second = places_of(id);
       known_places_ += found->second.size();
     }
     return found->second;
+  }
+  std::vector<StreamWord> places_of(int id) const {
+    return stream_places(placement(id), shape_of(placement(id)), chip_);
   }
   /// Those of large networks' images together would take gigabytes.
   void forget_places() {
@@ -245,29 +253,101 @@ class ModelPlanner::Impl {
     isa::stop_if_cancelled();
     const auto [found, is_new] = conversions_.try_emplace({root, from, to}, 0);
     if (!is_new) return found->second;
-    if (has_halves(from) || has_halves(to))
-      return conversions_[{root, from, to}] = is_same(root, from, to) ? 0 : sending_beside(root, to);
+    if (has_halves(from) || has_halves(to)) {
+      found->second = is_same(root, from, to) ? 0 : sending_beside(root, to);
+    } else {
+      found->second = remembered_conversion(root, from, to);
+    }
+    return found->second;
+  }
+  double remembered_conversion(TensorId root, int from, int to) {
     KnownCosts& known = known_costs(root, to);
     const std::string key = key_of(placement(from));
     const auto remembered = known.costs.find(key);
-    double cost = 0;
-    if (remembered != known.costs.end()) {
-      cost = remembered->second;
-    } else {
-      if (is_same(root, from, to)) {
-        cost = 0;
-      } else if (is_rough(from, to)) {
-        cost = rough_conversion(from, to);
-      } else {
-        forget_places();
-        const auto problem =
-            gather_problem(placement(to), 0, {{root, {&places(from), 0}}}, origins_, graph_, chip_);
-        cost = problem ? static_cast<double>(layout::Gather(*problem, chip_).estimated_cycles()) : kNever;
-      }
-      known.costs[key] = cost;
-      known.has_new = true;
+    if (remembered != known.costs.end()) return remembered->second;
+    Gathering gathering = described(root, from, to);
+    if (!gathering.is_done) {
+      forget_places();
+      origins_.all_of(placement(to).access.tensor);
+      look_at_words(gathering, places(from));
     }
-    return conversions_[{root, from, to}] = cost;
+    note(gathering);
+    return gathering.cycles;
+  }
+  /// What a conversion is found to be.
+  struct Gathering {
+    TensorId root = -1;
+    int from = -1, to = -1;
+    std::optional<bool> is_same = {};
+    double cycles = 0;
+    bool is_done = false;
+  };
+  /// As far as no words have to be looked at.
+  Gathering described(TensorId root, int from, int to) {
+    Gathering found{root, from, to, known_same(root, from, to)};
+    if (!found.is_same) return found;
+    found.is_done = *found.is_same || is_rough(from, to);
+    if (!*found.is_same && found.is_done) found.cycles = rough_conversion(from, to);
+    return found;
+  }
+  /// Does the rest, word by word. May run beside others: the origins of the target's tensor are known.
+  void look_at_words(Gathering& found, const std::vector<StreamWord>& places) {
+    const StreamPlacement& image = placement(found.from);
+    const WantedStream wanted(placement(found.to), graph_, chip_);
+    if (!found.is_same)
+      found.is_same = is_same_image(wanted, found.root, image, places, origins_, graph_, chip_);
+    if (!*found.is_same && is_rough(found.from, found.to)) {
+      found.cycles = rough_conversion(found.from, found.to);
+    } else if (!*found.is_same) {
+      const auto problem = gather_problem(wanted, 0, {{found.root, {&places, 0}}}, origins_, graph_);
+      found.cycles =
+          problem ? static_cast<double>(layout::Gather(*problem, chip_).estimated_cycles()) : kNever;
+    }
+    found.is_done = true;
+  }
+  void note(const Gathering& found) {
+    KnownCosts& known = known_costs(found.root, found.to);
+    const std::string key = key_of(placement(found.from));
+    known.costs[key] = found.cycles;
+    known.same[key] = *found.is_same;
+    known.has_new = true;
+  }
+  /// Works out conversions that will be asked for, side by side. `changes` are between images of `roots`.
+  void expect(const std::vector<layout::PlanProblem::Change>& changes, const std::vector<TensorId>& roots) {
+    std::vector<Gathering> gatherings;
+    std::set<std::pair<const KnownCosts*, std::string>> seen;  // layers that are alike have the same
+    for (const auto& [tensor, from, to] : changes) {
+      const TensorId root = roots[static_cast<size_t>(tensor)];
+      if (root < 0 || conversions_.contains({root, from, to}) || has_halves(from) || has_halves(to)) continue;
+      const KnownCosts& known = known_costs(root, to);
+      const std::string key = key_of(placement(from));
+      if (known.costs.contains(key) || !seen.insert({&known, key}).second) continue;
+      Gathering found = described(root, from, to);
+      if (!found.is_done) gatherings.push_back(found);
+    }
+    for (size_t first = 0, end = 0; first < gatherings.size(); first = end) {
+      forget_places();
+      std::vector<int> missing;
+      std::set<int> sources;
+      for (size_t elements = known_places_; end < gatherings.size() && elements <= kMostPlaces; ++end) {
+        const int from = gatherings[end].from;
+        origins_.all_of(placement(gatherings[end].to).access.tensor);
+        if (places_.contains(from) || !sources.insert(from).second) continue;
+        missing.push_back(from);
+        elements += static_cast<size_t>(element_count(shape_of(placement(from))));
+      }
+      std::vector<std::vector<StreamWord>> found(missing.size());
+      isa::for_each_in_parallel(missing.size(), [&](size_t k) { found[k] = places_of(missing[k]); });
+      for (size_t k = 0; k < missing.size(); ++k) {
+        known_places_ += found[k].size();
+        places_[missing[k]] = std::move(found[k]);
+      }
+      isa::for_each_in_parallel(end - first, [&](size_t k) {
+        Gathering& own = gatherings[first + k];
+        look_at_words(own, places_.at(own.from));
+      });
+      for (size_t k = first; k < end; ++k) note(gatherings[k]);
+    }
   }
 
   /// What is known of the ways to an image, by the key of where they start: one entry of the cache. It names
@@ -313,7 +393,28 @@ class ModelPlanner::Impl {
 
   bool is_large(int id) const {
     const StreamPlacement& image = placement(id);
-    return std::max(words(image), element_count(shape_of(image))) > kLargeWords;
+    return size_of(image) > large_words_;
+  }
+  int64_t size_of(const StreamPlacement& image) const {
+    return std::max(words(image), element_count(shape_of(image)));
+  }
+  /// Chooses what is large, by all images that there may be.
+  void set_large_words() {
+    std::map<int, int64_t> of_width;  // words of images, by the width of their number
+    std::set<std::string_view> seen;
+    for (const auto& [image, id] : ids_) {
+      if (!seen.insert(image.second).second) continue;
+      const int64_t size = size_of(placement(id));
+      if (size <= kLargeWords) of_width[std::bit_width(static_cast<uint64_t>(size))] += size;
+    }
+    large_words_ = kLargeWords;
+    int64_t sum = 0;
+    for (const auto& [width, all] : of_width) {
+      sum += all;
+      if (sum <= kMostWords) continue;
+      large_words_ = std::max((int64_t{1} << width) / 2 - 1, kSomeWords);
+      break;
+    }
   }
   /// Whether a relayout is counted by sizes alone: what is large; from or to images of rows, whose kernels
   /// are to agree anyway; and what the host sends as it is, where there are many ways to take it. What it
@@ -393,13 +494,21 @@ class ModelPlanner::Impl {
   }
   /// Whether image `from` of a root can be read as image `to`.
   bool is_same(TensorId root, int from, int to) {
-    if (const auto known = is_same_by_description(root, from, to)) return *known;
-    const auto [found, is_new] = same_.try_emplace({root, from, to}, false);
-    if (is_new) {
-      const auto [known, is_unknown] = known_costs(root, to).same.try_emplace(key_of(placement(from)), false);
-      if (is_unknown)
-        known->second = is_same_image(placement(to), root, placement(from), origins_, graph_, chip_);
-      found->second = known->second;
+    if (const auto known = known_same(root, from, to)) return *known;
+    const WantedStream wanted(placement(to), graph_, chip_);
+    forget_places();
+    const bool same = is_same_image(wanted, root, placement(from), places(from), origins_, graph_, chip_);
+    known_costs(root, to).same[key_of(placement(from))] = same;
+    return same;
+  }
+  /// As far as it is known, by description or because it has been asked for.
+  std::optional<bool> known_same(TensorId root, int from, int to) {
+    const auto [found, is_new] = same_.try_emplace({root, from, to});
+    if (is_new) found->second = is_same_by_description(root, from, to);
+    if (!found->second) {
+      const std::map<std::string, bool>& same = known_costs(root, to).same;
+      const auto known = same.find(key_of(placement(from)));
+      if (known != same.end()) found->second = known->second;
     }
     return found->second;
   }
@@ -564,7 +673,15 @@ class ModelPlanner::Impl {
       }
       problem.nodes.push_back(std::move(kept));
     }
-    std::erase_if(problem.tensors, [](const auto& tensor) { return tensor.readers.empty(); });
+    std::vector<TensorId> roots(problem.tensors.size(), -1);
+    for (const auto& [root, tensor] : tensor_number) roots[static_cast<size_t>(tensor)] = root;
+    for (size_t t = problem.tensors.size(); t-- > 0;) {
+      if (!problem.tensors[t].readers.empty()) continue;
+      problem.tensors.erase(problem.tensors.begin() + static_cast<ptrdiff_t>(t));
+      roots.erase(roots.begin() + static_cast<ptrdiff_t>(t));
+    }
+    set_large_words();
+    problem.expect = [&](const std::vector<layout::PlanProblem::Change>& changes) { expect(changes, roots); };
     const auto solve = [&](int64_t branches) {
       return layout::plan(problem, planner, {.branches = branches, .given = options_.passes});
     };
@@ -831,9 +948,10 @@ class ModelPlanner::Impl {
   std::deque<StreamPlacement> placements_;  // references stay valid
   std::map<int, std::vector<StreamWord>> places_;
   size_t known_places_ = 0;
+  int64_t large_words_ = kLargeWords;
   std::map<std::tuple<TensorId, int, int>, double> conversions_;
   std::map<std::tuple<TensorId, int, int>, double> at_least_;
-  std::map<std::tuple<TensorId, int, int>, bool> same_;
+  std::map<std::tuple<TensorId, int, int>, std::optional<bool>> same_;
   std::map<std::string, KnownCosts> known_;
   std::map<std::pair<TensorId, int>, KnownCosts*> known_of_;
 

@@ -354,6 +354,13 @@ TEST(ModelPlan, UnknownPlanner) {
   EXPECT_THROW(ModelPlanner(graph, tiny(), {}).plan("best"), isa::UserError);
 }
 
+bool is_same_image(const StreamPlacement& target, TensorId root, const StreamPlacement& image,
+                   ElementOrigins& origins, const LayerGraph& graph, const isa::Chip& chip) {
+  const Shape& shape = graph.tensors[static_cast<size_t>(image.access.tensor)].shape;
+  return is_same_image(WantedStream(target, graph, chip), root, image, stream_places(image, shape, chip),
+                       origins, graph, chip);
+}
+
 TEST(SameImage, PaddingDecides) {
   const isa::Chip& chip = tiny();
   LayerGraph graph;

@@ -27,59 +27,54 @@ int64_t period_of(const layout::Transport& transport) {
   return std::max<int64_t>(8, transport.run_lw() * transport.dealt_over() / transport.l2bm_lw_per_number());
 }
 
-/// Where a (place code, stream number) is in an image. A place code is a linear function of the coordinates
-/// on the levels, so that the contributions of a layout's axes add up, as the numbers do; the transport's
-/// own address function is asked once per place and number of a period.
-class PlaceTable {
+/// The cells of an image, one per LW, by (place code, stream number). A place code is a linear function of
+/// the coordinates on the levels, so that the contributions of a layout's axes add up, as the numbers do; the
+/// transport's own address function is asked once per place and number of a period, as soon as something is
+/// there: small streams are in a few of the places.
+template <typename Cell>
+class CellTable {
  public:
-  PlaceTable(const StreamPlacement& placement, const isa::Chip& chip)
-      : chip_(chip), codes_(chip.pe_count()), period_(period_of(placement.transport)) {
-    const layout::Transport& transport = placement.transport;
-    entries_.resize(static_cast<size_t>(period_ * codes_));
-    for (int64_t number = 0; number < period_; ++number) {
-      for (int64_t place = 0; place < codes_; ++place) {
-        Coordinates at = layout::place_of_pe(place, chip);
-        at[Level::kAddress] = number;
-        // Places beyond a short stream are never asked for, but have an address all the same.
-        const auto dram = transport.dram_place(at, std::max(placement.length_lw, number + 1));
-        entries_[static_cast<size_t>(number * codes_ + place)] = {dram.group, dram.address};
-      }
-    }
-    Coordinates origin;
+  CellTable(const StreamPlacement& placement, const isa::Chip& chip,
+            const std::vector<std::span<Cell>>& groups)
+      : placement_(placement),
+        chip_(chip),
+        groups_(groups),
+        codes_(chip.pe_count()),
+        period_(period_of(placement.transport)),
+        shift_(std::has_single_bit(static_cast<uint64_t>(period_))
+                   ? std::countr_zero(static_cast<uint64_t>(period_))
+                   : -1),
+        first_(static_cast<size_t>(period_ * codes_), nullptr) {
     Coordinates next;
     next[Level::kAddress] = period_;
-    period_lw_ =
-        transport.dram_place(next, period_ + 1).address - transport.dram_place(origin, period_ + 1).address;
+    period_lw_ = placement.transport.dram_place(next, period_ + 1).address -
+                 placement.transport.dram_place({}, period_ + 1).address;
   }
 
-  int64_t code(const Coordinates& at) const { return layout::pe_number(at, chip_); }
-  /// Pointers into `image` for every entry, and the LW per period.
-  template <typename Word>
-  std::vector<Word*> bind(const std::vector<std::span<Word>>& groups) const {
-    std::vector<Word*> pointers;
-    pointers.reserve(entries_.size());
-    for (const Entry& entry : entries_) {
-      const std::span<Word> group = groups[static_cast<size_t>(entry.group)];
-      // A place outside the image belongs to numbers past the end of a short stream.
-      pointers.push_back(entry.address < static_cast<int64_t>(group.size()) ? group.data() + entry.address
-                                                                            : nullptr);
-    }
-    return pointers;
+  Cell& at(int64_t code, int64_t number) {
+    const int64_t periods = shift_ >= 0 ? number >> shift_ : number / period_;
+    const int64_t rest = number - periods * period_;
+    Cell*& first = first_[static_cast<size_t>(rest * codes_ + code)];
+    if (first == nullptr) first = find(code, rest);
+    return first[periods * period_lw_];
   }
-  int64_t codes() const { return codes_; }
-  int64_t period() const { return period_; }
-  int64_t period_lw() const { return period_lw_; }
 
  private:
-  struct Entry {
-    int group = 0;
-    int64_t address = 0;
-  };
+  Cell* find(int64_t code, int64_t number) const {
+    Coordinates at = layout::place_of_pe(code, chip_);
+    at[Level::kAddress] = number;
+    const auto dram = placement_.transport.dram_place(at, std::max(placement_.length_lw, number + 1));
+    return groups_[static_cast<size_t>(dram.group)].data() + dram.address;
+  }
+
+  const StreamPlacement& placement_;
   const isa::Chip& chip_;
+  const std::vector<std::span<Cell>>& groups_;
   int64_t codes_;
   int64_t period_;
+  int shift_;  ///< the period's logarithm; -1: it has none
   int64_t period_lw_ = 0;
-  std::vector<Entry> entries_;
+  std::vector<Cell*> first_;  ///< by number and code: the cell of the first period
 };
 
 /// What index i along one axis of the layout adds to everything.
@@ -89,13 +84,24 @@ struct AxisTable {
   std::vector<int64_t> word;
   std::vector<int64_t> offset;                ///< of the tensor's element
   std::vector<std::vector<int64_t>> checked;  ///< tensor index on each axis that may leave the tensor
+  AxisTable(size_t checked_axes, size_t size) : checked(checked_axes) {
+    for (std::vector<int64_t>* column : {&code, &number, &word, &offset}) column->reserve(size);
+    for (std::vector<int64_t>& column : checked) column.reserve(size);
+  }
+  /// Of an axis with one place.
+  static AxisTable of_one(size_t checked_axes) {
+    AxisTable table(checked_axes, 1);
+    table.code = table.number = table.word = table.offset = {0};
+    table.checked.assign(checked_axes, {0});
+    return table;
+  }
   int64_t size() const { return static_cast<int64_t>(code.size()); }
 };
 
 /// Calls `visit(offset or -1, code, number, word)` for every iteration point.
 class PointWalk {
  public:
-  PointWalk(const StreamPlacement& placement, const Shape& tensor_shape, const PlaceTable& places) {
+  PointWalk(const StreamPlacement& placement, const Shape& tensor_shape, const isa::Chip& chip) {
     const AffineMap& map = placement.access.map;
     isa::check_internal(map.axes() == tensor_shape.size(), kStreamImagePart,
                         "stream '{}': access of rank {} to shape {}", placement.name, map.axes(),
@@ -137,26 +143,40 @@ class PointWalk {
       isa::check_internal(size <= placement.layout.extent(k), kStreamImagePart,
                           "stream '{}': axis {} of {} in {}", placement.name, k, size,
                           placement.layout.to_string());
-      AxisTable table;
-      table.checked.resize(checked_axes.size());
-      std::vector<int64_t> index(map.axes());
+      // What a step of a digit adds: of the index, a dim's coordinates in the tensor; of the layout, a
+      // factor's place. Both are counted up side by side.
+      AxisTable table(checked_axes.size(), static_cast<size_t>(size));
+      std::vector<Digit> digits;
+      for (auto dim = dims.rbegin(); dim != dims.rend(); ++dim) {
+        const auto d = static_cast<size_t>(*dim);
+        Digit digit{placement.extents[d], {}};
+        digit.step.checked.resize(checked_axes.size());
+        for (size_t a = 0; a < map.axes(); ++a)
+          digit.step.offset += map.coefficient(a, d) * tensor_strides[a];
+        for (size_t c = 0; c < checked_axes.size(); ++c)
+          digit.step.checked[c] = map.coefficient(checked_axes[c], d);
+        digits.push_back(std::move(digit));
+      }
+      std::vector<Digit> factors;
+      const std::vector<layout::Factor>& own = placement.layout.axes()[k];
+      for (auto factor = own.rbegin(); factor != own.rend(); ++factor) {
+        Coordinates one;
+        one[factor->level] = factor->stride;
+        factors.push_back({factor->size,
+                           {.code = layout::pe_number(one, chip),
+                            .number = one[Level::kAddress],
+                            .word = one[Level::kWord]}});
+      }
+      State index, place;
+      index.checked.resize(checked_axes.size());
       for (int64_t i = 0; i < size; ++i) {
-        std::fill(index.begin(), index.end(), 0);
-        int64_t rest = i;
-        for (size_t d = dims.size(); d-- > 0;) {
-          const auto dim = static_cast<size_t>(dims[d]);
-          const int64_t digit = rest % placement.extents[dim];
-          rest /= placement.extents[dim];
-          for (size_t a = 0; a < map.axes(); ++a) index[a] += map.coefficient(a, dim) * digit;
-        }
-        const Coordinates at = placement.layout.contribution(k, i);
-        table.code.push_back(places.code(at));
-        table.number.push_back(at[Level::kAddress]);
-        table.word.push_back(at[Level::kWord]);
-        int64_t offset = 0;
-        for (size_t a = 0; a < map.axes(); ++a) offset += index[a] * tensor_strides[a];
-        table.offset.push_back(offset);
-        for (size_t c = 0; c < checked_axes.size(); ++c) table.checked[c].push_back(index[checked_axes[c]]);
+        table.code.push_back(place.code);
+        table.number.push_back(place.number);
+        table.word.push_back(place.word);
+        table.offset.push_back(index.offset);
+        for (size_t c = 0; c < checked_axes.size(); ++c) table.checked[c].push_back(index.checked[c]);
+        count_up(index, digits);
+        count_up(place, factors);
       }
       axes_.push_back(std::move(table));
     }
@@ -165,8 +185,7 @@ class PointWalk {
         std::max_element(axes_.begin(), axes_.end(),
                          [](const AxisTable& x, const AxisTable& y) { return x.size() < y.size(); });
     if (longest != axes_.end()) std::rotate(longest, longest + 1, axes_.end());
-    if (axes_.empty())
-      axes_.push_back({{0}, {0}, {0}, {0}, std::vector<std::vector<int64_t>>(checked_axes.size(), {0})});
+    if (axes_.empty()) axes_.push_back(AxisTable::of_one(checked_axes.size()));
   }
 
   template <typename Visit>
@@ -181,8 +200,30 @@ class PointWalk {
     int64_t number = 0;
     int64_t word = 0;
     int64_t offset = 0;
-    std::vector<int64_t> checked;
+    std::vector<int64_t> checked = {};
+
+    void add(const State& step, int64_t times) {
+      code += step.code * times;
+      number += step.number * times;
+      word += step.word * times;
+      offset += step.offset * times;
+      for (size_t c = 0; c < step.checked.size(); ++c) checked[c] += step.checked[c] * times;
+    }
   };
+  struct Digit {
+    int64_t size = 1;
+    State step;
+    int64_t value = 0;
+  };
+  /// The next number; the first digit counts fastest.
+  static void count_up(State& state, std::vector<Digit>& digits) {
+    for (Digit& digit : digits) {
+      state.add(digit.step, 1);
+      if (++digit.value < digit.size) return;
+      state.add(digit.step, -digit.size);
+      digit.value = 0;
+    }
+  }
 
   template <typename Visit>
   void axis(size_t k, const State& outer, Visit&& visit) const {
@@ -339,12 +380,8 @@ template <typename Cell, typename Put>
 void for_each_place(const StreamPlacement& placement, const Shape& tensor_shape, const isa::Chip& chip,
                     const std::vector<std::span<Cell>>& groups, bool all_replicas, Put&& put) {
   if (element_count(placement.extents) == 0) return;
-  const PlaceTable places(placement, chip);
-  const PointWalk walk(placement, tensor_shape, places);
-  const std::vector<Cell*> pointers = places.bind<Cell>(groups);
-  const int64_t codes = places.codes();
-  const int64_t period = places.period();
-  const int64_t period_lw = places.period_lw();
+  CellTable<Cell> cells(placement, chip, groups);
+  const PointWalk walk(placement, tensor_shape, chip);
 
   // Replicas on levels that the transport broadcasts are one copy in DRAM.
   struct Replica {
@@ -355,17 +392,14 @@ void for_each_place(const StreamPlacement& placement, const Shape& tensor_shape,
   for (const Coordinates& offset : placement.layout.replica_offsets()) {
     const auto place = placement.transport.dram_place(offset, placement.length_lw);
     if (seen.insert({place.group, place.address, offset[Level::kWord]}).second) {
-      replicas.push_back({places.code(offset), offset[Level::kAddress], offset[Level::kWord]});
+      replicas.push_back({layout::pe_number(offset, chip), offset[Level::kAddress], offset[Level::kWord]});
     }
   }
   if (!all_replicas) replicas = {{0, 0, 0}};
 
   walk.run([&](int64_t offset, int64_t code, int64_t number, int64_t word) {
-    for (const Replica& replica : replicas) {
-      const int64_t at = number + replica.number;
-      put(pointers[static_cast<size_t>(at % period * codes + code + replica.code)][at / period * period_lw],
-          word + replica.word, offset);
-    }
+    for (const Replica& replica : replicas)
+      put(cells.at(code + replica.code, number + replica.number), word + replica.word, offset);
   });
 }
 
@@ -462,18 +496,13 @@ void unpack_stream(const StreamPlacement& placement, const StreamImage& image, T
         static_cast<int64_t>(image.groups.at(static_cast<size_t>(g)).size()) == stream_group_lw(placement),
         kStreamImagePart, "stream '{}': image of group {} has another size", placement.name, g);
   }
-  const PlaceTable places(placement, chip);
-  const PointWalk walk(placement, out.shape(), places);
-  std::vector<std::span<const uint64_t>> groups(image.groups.begin(), image.groups.end());
-  const std::vector<const uint64_t*> pointers = places.bind<const uint64_t>(groups);
-  const int64_t codes = places.codes();
-  const int64_t period = places.period();
-  const int64_t period_lw = places.period_lw();
+  const PointWalk walk(placement, out.shape(), chip);
+  const std::vector<std::span<const uint64_t>> groups(image.groups.begin(), image.groups.end());
+  CellTable<const uint64_t> cells(placement, chip, groups);
   with_writer(out, [&](const auto& write) {
     walk.run([&](int64_t offset, int64_t code, int64_t number, int64_t word) {
       if (offset < 0) return;
-      const uint64_t lw =
-          pointers[static_cast<size_t>(number % period * codes + code)][number / period * period_lw];
+      const uint64_t lw = cells.at(code, number);
       write(offset, static_cast<uint32_t>(lw >> word_shift(word, placement.element_bits())));
     });
   });

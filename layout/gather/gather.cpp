@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <bit>
-#include <map>
+#include <unordered_map>
 
 #include "isa/arithmetic.h"
 #include "isa/error.h"
@@ -206,20 +206,27 @@ int64_t least_gather_cycles(int64_t size_lw, int64_t parts, int64_t words, const
 }
 
 int64_t Gather::dram_cycles() const {
-  std::vector<std::vector<int64_t>> read(problem_.words.size());
+  // By block, groups one after the other: which of its LW are wanted. Words come from near the last.
+  static_assert(kBlockLw <= 64);
+  std::unordered_map<int64_t, uint64_t> read;
+  int64_t block = -1;
+  uint64_t* wanted = nullptr;
   for (const Tile& tile : tiles_) {
     for_each_word(tile, [&](int, int32_t, int64_t, int, const GatherSource& source) {
-      if (!source.is_constant()) read[static_cast<size_t>(source.group())].push_back(source.word() / 2);
+      if (source.is_constant()) return;
+      if (source.block() != block) {
+        block = source.block();
+        wanted = &read[block];
+      }
+      *wanted |= uint64_t{1} << (source.word() / isa::kWordsPerLong % kBlockLw);
     });
   }
-  double most = 0;
-  for (size_t group = 0; group < read.size(); ++group) {
-    std::ranges::sort(read[group]);
-    const auto unique = std::unique(read[group].begin(), read[group].end()) - read[group].begin();
-    const int64_t image = problem_.words[group].empty() ? 0 : problem_.size_lw;
-    most = std::max(most, static_cast<double>(unique + image) / chip_.transfer.dram_lw_per_cycle);
-  }
-  return static_cast<int64_t>(most);
+  std::vector<int64_t> lw(problem_.words.size());
+  for (size_t group = 0; group < lw.size(); ++group)
+    lw[group] = problem_.words[group].empty() ? 0 : problem_.size_lw;
+  for (const auto& [address, those] : read)
+    lw[static_cast<size_t>(address / kBlocksPerGroup)] += std::popcount(those);
+  return static_cast<int64_t>(static_cast<double>(std::ranges::max(lw)) / chip_.transfer.dram_lw_per_cycle);
 }
 
 }  // namespace kodama::layout

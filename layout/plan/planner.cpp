@@ -303,6 +303,7 @@ Plan evaluate(const PlanProblem& problem, std::vector<int> choice) {
   Plan plan;
   for (size_t node = 0; node < problem.nodes.size(); ++node)
     plan.node_cost += problem.nodes[node].candidates[static_cast<size_t>(choice[node])].cost;
+  std::vector<PlanProblem::Change> changes;
   for (size_t t = 0; t < problem.tensors.size(); ++t) {
     const PlanProblem::Tensor& tensor = problem.tensors[t];
     const int from = layout_of(problem, tensor.maker, choice[static_cast<size_t>(tensor.maker.node)]);
@@ -310,10 +311,13 @@ Plan evaluate(const PlanProblem& problem, std::vector<int> choice) {
     for (const PlanProblem::Use& use : tensor.readers)
       add_wanted(wanted, problem, use, choice[static_cast<size_t>(use.node)]);
     for (const int to : wanted) {
-      if (to == from) continue;
-      plan.conversions.push_back({static_cast<int>(t), from, to, tensor.conversion(from, to)});
-      plan.conversion_cost += plan.conversions.back().cost;
+      if (to != from) changes.push_back({static_cast<int>(t), from, to});
     }
+  }
+  if (problem.expect) problem.expect(changes);
+  for (const auto& [t, from, to] : changes) {
+    plan.conversions.push_back({t, from, to, problem.tensors[static_cast<size_t>(t)].conversion(from, to)});
+    plan.conversion_cost += plan.conversions.back().cost;
   }
   plan.choice = std::move(choice);
   plan.cost = plan.node_cost + plan.conversion_cost;

@@ -70,8 +70,17 @@ struct PlanProblem {
     /// What `conversion` is at least, and quickly. Without it, asking for the cost is quick.
     std::function<double(int from, int to)> at_least = {};
   };
+  /// A conversion, of a tensor by its number.
+  struct Change {
+    int tensor = 0;
+    int from = 0;
+    int to = 0;
+  };
   std::vector<Node> nodes;
   std::vector<Tensor> tensors;
+  /// If not empty, is told of conversions that are about to be asked for, so that what they cost can be found
+  /// out side by side.
+  std::function<void(const std::vector<Change>&)> expect = {};
 };
 
 struct Plan {

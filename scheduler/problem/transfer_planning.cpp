@@ -3,6 +3,7 @@
 #include <functional>
 #include <map>
 #include <queue>
+#include <set>
 #include <tuple>
 
 #include "isa/arithmetic.h"
@@ -54,19 +55,16 @@ class Planner {
   Planner(const TransferProblem& problem, const Attempt& attempt)
       : problem_(problem),
         attempt_(attempt),
-        clock_(problem),
+        now_{.clock = TransferClock(problem)},
         moments_(2 * static_cast<int64_t>(problem.task_cycles.size()) + 2),
         load_(moments_) {}
 
   /// Nothing where something finds no place. If `lessons` has learnt from that, the next attempt may succeed.
   std::optional<TransferSchedule> run(Lessons& lessons) {
     lessons_ = &lessons;
-    schedule_.issue.assign(problem_.transfers.size(), TransferSchedule::kDropped);
-    schedule_.address.assign(problem_.buffers.size(), 0);
     schedule_.copied.assign(problem_.transfers.size(), false);
     schedule_.kept.assign(problem_.keeps.size(), false);
     unit_of_.assign(problem_.buffers.size(), -1);
-    ports_free_.assign(problem_.transfers.size(), 0);
     make_units();
     if (attempt_.keeps) choose_keeps();
     is_saved_.assign(problem_.transfers.size(), false);
@@ -76,8 +74,17 @@ class Planner {
     if (attempt_.room > 0) choose_copies();
     drop_stores();
     reserve();
-    if (!walk()) return std::nullopt;
-    return std::move(schedule_);
+    start();
+    return walked();
+  }
+  /// Whether `again` may follow: run has only learnt of a moment that is crowded.
+  bool may_go_on() const { return has_met_crowd_; }
+  /// As run would with what has been learnt since, from where it makes a difference.
+  std::optional<TransferSchedule> again() {
+    const int64_t moment = lessons_->crowded.back();
+    while (landmarks_.back().reach > moment) landmarks_.pop_back();
+    go_back(landmarks_.back());
+    return walked();
   }
 
  private:
@@ -94,16 +101,45 @@ class Planner {
     std::vector<int> loads = {};
     std::vector<int> stores = {};
     std::vector<int> copies = {};  ///< from here
-    int64_t address = -1;          ///< -1: has none yet
     // Moments in which it lives when its loads are issued as late as possible.
     int64_t alive_from = 0;
     int64_t alive_to = 0;
-    int64_t refused_at = -1;  ///< the number of releases when it last found no place
-    int64_t copied = -1;      ///< the last moment in which a load copies from it
-    bool is_stored = false;   ///< its last store is issued, and nothing else comes
+    int64_t copied = -1;  ///< the last moment in which a load copies from it
     int keep = -1;
     bool is_reserved = false;  ///< its fixed address is a lesson
-    int64_t full_at = -1;      ///< up to this moment there is no room for it ahead of its time
+  };
+  /// What becomes of a unit on the way.
+  struct Standing {
+    int64_t address = -1;     ///< -1: has none yet
+    int64_t refused_at = -1;  ///< the number of releases when it last found no place
+    int64_t full_at = -1;     ///< up to this moment there is no room for it ahead of its time
+    bool is_stored = false;   ///< its last store is issued, and nothing else comes
+  };
+  /// Where a unit is: its first address, itself, the end.
+  using Place = std::tuple<int64_t, int, int64_t>;
+  /// Units by a moment, the nearest first.
+  using MomentQueue =
+      std::priority_queue<std::pair<int64_t, int>, std::vector<std::pair<int64_t, int>>, std::greater<>>;
+  /// All that changes on the way.
+  struct Progress {
+    int64_t position = 0;
+    TransferClock clock;
+    std::vector<Standing> standing = {};  ///< by unit
+    std::vector<Place> places = {};       ///< of units that live or are being stored, in order
+    MomentQueue ends = {};                ///< of units that live
+    int64_t releases = 0;
+    std::vector<int> emptying = {};        ///< units that no longer live; their last stores are under way
+    std::vector<int> pending = {};         ///< loads, the most urgent last
+    size_t stores = 0, begins = 0;         ///< of those lists, are done
+    std::vector<int64_t> ports_free = {};  ///< by transfer: when its ports were free at the last look
+    std::vector<int64_t> issue = {}, address = {};  ///< as the schedule has them
+    int64_t issued = 0;                             ///< transfers
+    /// Of so many pending loads none found its ports free before that time.
+    size_t looked_at = 0;
+    int64_t nothing_until = -1;
+    size_t profiled = 0;  ///< additions to the profile
+    size_t crowded = 0;   ///< lessons that it knows
+    int64_t reach = -1;   ///< no room was sought in moments from here on
   };
 
   void make_units() {
@@ -267,35 +303,71 @@ class Planner {
     }
   }
 
-  bool walk() {
+  void start() {
+    find_flights();
+    now_.standing.resize(units_.size());
+    now_.issue.assign(problem_.transfers.size(), TransferSchedule::kDropped);
+    now_.address.assign(problem_.buffers.size(), 0);
+    now_.ports_free.assign(problem_.transfers.size(), 0);
     for (const Unit& unit : units_) {
       if (!unit.members.empty()) load_.add(unit.alive_from, unit.alive_to + 1, unit.size);
     }
-    for (const int64_t moment : lessons_->crowded) load_.add(moment, moment + 1, problem_.capacity);
-    const auto tasks = static_cast<int64_t>(problem_.task_cycles.size());
-    std::vector<int> stores;
     for (size_t k = 0; k < problem_.transfers.size(); ++k) {
-      if (!problem_.transfers[k].is_load && !is_dropped_[k]) stores.push_back(static_cast<int>(k));
+      if (!problem_.transfers[k].is_load && !is_dropped_[k]) stores_.push_back(static_cast<int>(k));
     }
-    std::ranges::stable_sort(stores, {}, [&](int k) { return problem_.transfers[index(k)].latest; });
-    for (const Unit& unit : units_) pending_.insert(pending_.end(), unit.loads.begin(), unit.loads.end());
-    std::ranges::sort(pending_, std::greater{},
+    std::ranges::stable_sort(stores_, {}, [&](int k) { return problem_.transfers[index(k)].latest; });
+    std::vector<int>& pending = now_.pending;
+    for (const Unit& unit : units_) pending.insert(pending.end(), unit.loads.begin(), unit.loads.end());
+    std::ranges::sort(pending, std::greater{},
                       [&](int k) { return std::pair(problem_.transfers[index(k)].latest, k); });
-    std::vector<int> begins;  // of units that no load begins
     for (size_t u = 0; u < units_.size(); ++u) {
       if (units_[u].members.empty()) continue;
       if (units_[u].fixed) fixed_.push_back(static_cast<int>(u));
-      if (units_[u].alive_from >= units_[u].first) begins.push_back(static_cast<int>(u));
+      if (units_[u].alive_from >= units_[u].first) begins_.push_back(static_cast<int>(u));
     }
     std::ranges::sort(fixed_, {}, [&](int u) { return *units_[index(u)].fixed; });
-    std::ranges::sort(begins, {}, [&](int u) { return std::pair(units_[index(u)].first, u); });
+    std::ranges::sort(begins_, {}, [&](int u) { return std::pair(units_[index(u)].first, u); });
+    heed_crowded();
+  }
 
-    auto store = stores.begin();
-    auto begin = begins.begin();
-    for (int64_t p = 0; p <= tasks; ++p) {
+  /// Nothing comes ahead of its time to what is known to be crowded.
+  void heed_crowded() {
+    for (; now_.crowded < lessons_->crowded.size(); ++now_.crowded) {
+      const int64_t moment = lessons_->crowded[now_.crowded];
+      add_to_profile(moment, moment + 1, problem_.capacity);
+    }
+  }
+  void add_to_profile(int64_t begin, int64_t end, int64_t words) {
+    load_.add(begin, end, words);
+    profiled_.push_back({begin, end, words});
+    now_.profiled = profiled_.size();
+  }
+  void go_back(const Progress& landmark) {
+    for (; profiled_.size() > landmark.profiled; profiled_.pop_back())
+      load_.add(profiled_.back().begin, profiled_.back().end, -profiled_.back().words);
+    now_ = landmark;
+    std::ranges::fill(flights_, Flights{});
+    heed_crowded();
+  }
+
+  std::optional<TransferSchedule> walked() {
+    has_met_crowd_ = false;
+    if (!walk()) return std::nullopt;
+    schedule_.issue = std::move(now_.issue);
+    schedule_.address = std::move(now_.address);
+    return std::move(schedule_);
+  }
+
+  bool walk() {
+    const auto tasks = static_cast<int64_t>(problem_.task_cycles.size());
+    for (int64_t& p = now_.position; p <= tasks; ++p) {
+      if (landmarks_.empty() || p >= landmarks_.back().position + std::max<int64_t>(tasks / kLandmarks, 1))
+        landmarks_.push_back(now_);
       release(p);
-      for (; begin != begins.end() && units_[index(*begin)].first <= 2 * p + 1; ++begin) {
-        if (!place(*begin, p)) return failed(p, *begin);
+      for (; now_.begins < begins_.size(); ++now_.begins) {
+        const int unit = begins_[now_.begins];
+        if (units_[index(unit)].first > 2 * p + 1) break;
+        if (!place(unit, p)) return failed(p, unit);
       }
       // As issue_order has it: what is awaited and depends on nothing here, stores, the rest.
       const auto is_awaited = [&](int k) { return problem_.transfers[index(k)].latest == p; };
@@ -305,16 +377,19 @@ class Planner {
                                    [&](int other) { return problem_.transfers[index(other)].latest == p; });
       };
       std::vector<int> awaited;
-      for (; !pending_.empty() && is_awaited(pending_.back()); pending_.pop_back()) {
-        awaited.push_back(pending_.back());
+      for (; !now_.pending.empty() && is_awaited(now_.pending.back()); now_.pending.pop_back()) {
+        awaited.push_back(now_.pending.back());
       }
       std::vector<int> waiting;  // for a place that something stored here has yet
       for (const int k : awaited) {
         if (!needs_store_here(k) && !issue(k, p)) waiting.push_back(k);
       }
-      for (; store != stores.end() && problem_.transfers[index(*store)].latest == p; ++store) {
-        schedule_.issue[index(*store)] = p;
-        clock_.issue(*store, false);
+      for (; now_.stores < stores_.size(); ++now_.stores) {
+        const int store = stores_[now_.stores];
+        if (problem_.transfers[index(store)].latest != p) break;
+        now_.issue[index(store)] = p;
+        now_.clock.issue(store, false);
+        ++now_.issued;
       }
       if (!waiting.empty()) release_stored(p);
       for (const int k : waiting) {
@@ -324,8 +399,8 @@ class Planner {
         if (needs_store_here(k) && !issue(k, p)) return failed(p, unit_of(k));
       }
       issue_ahead(p);
-      clock_.await(p);
-      if (p < tasks) clock_.run(problem_.task_cycles[index(p)]);
+      now_.clock.await(p);
+      if (p < tasks) now_.clock.run(problem_.task_cycles[index(p)]);
     }
     return true;
   }
@@ -336,10 +411,11 @@ class Planner {
   /// kept for longest.
   bool failed(int64_t position, int wanting) {
     const Unit* longest = nullptr;
-    for (const Place& place : places_) {
+    for (const Place& place : now_.places) {
       const Unit& unit = units_[index(std::get<1>(place))];
       if (unit.alive_from > 2 * position) {
         lessons_->crowded.push_back(2 * position - 1);
+        has_met_crowd_ = true;
         return false;
       }
       const bool stays = unit.keep >= 0 || !unit.copies.empty();
@@ -359,46 +435,47 @@ class Planner {
   /// What no longer lives at a position, and what is stored by now, has no place.
   void release(int64_t position) {
     const auto is_over = [&](int u) {
-      return clock_.is_over(units_[index(u)].stores) && clock_.is_over(units_[index(u)].copies);
+      return now_.clock.is_over(units_[index(u)].stores) && now_.clock.is_over(units_[index(u)].copies);
     };
-    std::erase_if(emptying_, [&](int u) {
+    std::erase_if(now_.emptying, [&](int u) {
       if (!is_over(u)) return false;
-      ++releases_;
+      ++now_.releases;
       leave(u);
       return true;
     });
-    for (; !ends_.empty() && ends_.top().first < 2 * position; ends_.pop()) {
-      const int u = ends_.top().second;
-      ++releases_;
+    for (; !now_.ends.empty() && now_.ends.top().first < 2 * position; now_.ends.pop()) {
+      const int u = now_.ends.top().second;
+      ++now_.releases;
       // Who takes the place of what is being stored waits for the store.
       if (is_over(u)) {
         leave(u);
       } else {
-        emptying_.push_back(u);
+        now_.emptying.push_back(u);
       }
     }
   }
 
   /// The same for what ends with stores at this position, which are issued.
   void release_stored(int64_t position) {
-    for (; !ends_.empty() && ends_.top().first <= 2 * position; ends_.pop()) {
-      const int u = ends_.top().second;
+    for (; !now_.ends.empty() && now_.ends.top().first <= 2 * position; now_.ends.pop()) {
+      const int u = now_.ends.top().second;
       Unit& unit = units_[index(u)];
       const bool ends_with_store = std::ranges::any_of(
           unit.stores, [&](int k) { return problem_.transfers[index(k)].latest == position; });
       // What else ends here is released at the next position.
       if (!ends_with_store || unit.copied >= 2 * position || unit.alive_from >= 2 * position) break;
-      unit.is_stored = true;
-      ++releases_;
-      emptying_.push_back(u);
+      now_.standing[index(u)].is_stored = true;
+      ++now_.releases;
+      now_.emptying.push_back(u);
     }
   }
 
   bool issue(int k, int64_t position) {
     const int u = unit_of_[index(problem_.transfers[index(k)].buffer)];
-    if (units_[index(u)].address < 0 && !place(u, position)) return false;
-    schedule_.issue[index(k)] = position;
-    clock_.issue(k, schedule_.copied[index(k)]);
+    if (now_.standing[index(u)].address < 0 && !place(u, position)) return false;
+    now_.issue[index(k)] = position;
+    now_.clock.issue(k, schedule_.copied[index(k)]);
+    ++now_.issued;
     return true;
   }
 
@@ -410,33 +487,54 @@ class Planner {
     const int64_t places = problem_.max_in_flight == 0 ? INT64_MAX : problem_.max_in_flight * 3 / 4;
     // Nothing is issued before the next position.
     const auto task = static_cast<size_t>(position);
-    const int64_t free_time = clock_.time_after_waits(position) +
+    const int64_t free_time = now_.clock.time_after_waits(position) +
                               (task < problem_.task_cycles.size() ? problem_.task_cycles[task] : 0);
     const int64_t latest_free = free_time + attempt_.lookahead;
-    for (size_t n = 0; n < std::min(pending_.size(), kLooked);) {
-      const auto nth = pending_.end() - 1 - static_cast<ptrdiff_t>(n);
+    if (now_.pending.size() == now_.looked_at && latest_free < now_.nothing_until) return;
+    int64_t nothing_until = INT64_MAX;
+    for (size_t n = 0; n < std::min(now_.pending.size(), kLooked);) {
+      const auto nth = now_.pending.end() - 1 - static_cast<ptrdiff_t>(n);
       const int k = *nth;
       // Quick to see of most: ports only become busier.
-      if (ports_free_[index(k)] > latest_free) {
-        ++n;
+      if (now_.ports_free[index(k)] <= latest_free && may_come_ahead(k, position, latest_free, places) &&
+          issue(k, position)) {
+        now_.pending.erase(nth);
         continue;
       }
-      const Transfer& transfer = problem_.transfers[index(k)];
-      const bool copied = schedule_.copied[index(k)];
-      if (transfer.earliest > position || is_known_to_have_no_place(unit_of(k), position) ||
-          !are_ports_free(k, latest_free) || clock_.in_flight(uses_of(k)) >= places ||
-          (!copied && !clock_.is_over(transfer.after)) || !has_room_ahead(unit_of(k), position) ||
-          !issue(k, position)) {
-        ++n;
-        continue;
-      }
-      pending_.erase(nth);
+      nothing_until = std::min(nothing_until, now_.ports_free[index(k)]);
+      ++n;
     }
+    now_.looked_at = now_.pending.size();
+    now_.nothing_until = nothing_until;
+  }
+  bool may_come_ahead(int k, int64_t position, int64_t latest_free, int64_t places) {
+    const Transfer& transfer = problem_.transfers[index(k)];
+    return transfer.earliest <= position && !is_known_to_have_no_place(unit_of(k), position) &&
+           are_ports_free(k, latest_free) && in_flight(k) < places &&
+           (schedule_.copied[index(k)] || now_.clock.is_over(transfer.after)) &&
+           has_room_ahead(unit_of(k), position);
+  }
+  /// As the clock counts them for the ports of a transfer. Many transfers have the same.
+  int64_t in_flight(int transfer) {
+    Flights& known = flights_[index(flights_of_[index(transfer)])];
+    if (known.time != now_.clock.time() || known.issued != now_.issued)
+      known = {now_.clock.time(), now_.issued, now_.clock.in_flight(uses_of(transfer))};
+    return known.count;
+  }
+  void find_flights() {
+    std::map<std::set<int>, int> numbers;
+    for (size_t k = 0; k < problem_.transfers.size(); ++k) {
+      std::set<int> queues;
+      for (const auto& use : uses_of(static_cast<int>(k)))
+        queues.insert(problem_.queues.empty() ? 0 : problem_.queues[index(use.port)]);
+      flights_of_.push_back(numbers.try_emplace(queues, static_cast<int>(numbers.size())).first->second);
+    }
+    flights_.resize(numbers.size());
   }
   /// Whether they are at some time.
   bool are_ports_free(int transfer, int64_t time) {
-    int64_t& known = ports_free_[index(transfer)];
-    known = clock_.port_time(uses_of(transfer));
+    int64_t& known = now_.ports_free[index(transfer)];
+    known = now_.clock.port_time(uses_of(transfer));
     return known <= time;
   }
   const std::vector<TransferProblem::PortUse>& uses_of(int transfer) const {
@@ -446,38 +544,41 @@ class Planner {
   /// From an earlier look: what must be there becomes only more, and where nothing has become free since,
   /// there is still no place.
   bool is_known_to_have_no_place(int number, int64_t position) const {
-    const Unit& unit = units_[index(number)];
-    return unit.address < 0 && (2 * position <= unit.full_at || unit.refused_at == releases_);
+    const Standing& unit = now_.standing[index(number)];
+    return unit.address < 0 && (2 * position <= unit.full_at || unit.refused_at == now_.releases);
   }
   /// Whether the memory has room until the unit's time comes, beside what must be there.
   bool has_room_ahead(int number, int64_t position) {
-    Unit& unit = units_[index(number)];
-    if (unit.address >= 0) return true;
-    unit.full_at = load_.last_above(2 * position, unit.alive_from, problem_.capacity - unit.size);
-    return unit.full_at < 0;
+    const Unit& unit = units_[index(number)];
+    Standing& standing = now_.standing[index(number)];
+    if (standing.address >= 0) return true;
+    now_.reach = std::max(now_.reach, unit.alive_from);
+    standing.full_at = load_.last_above(2 * position, unit.alive_from, problem_.capacity - unit.size);
+    return standing.full_at < 0;
   }
 
   /// The lowest address that is free from here to the end of the unit's life.
   bool place(int number, int64_t position) {
-    Unit& unit = units_[index(number)];
+    Standing& unit = now_.standing[index(number)];
     if (unit.address >= 0) return true;
-    if (unit.refused_at == releases_) return false;
+    if (unit.refused_at == now_.releases) return false;
     if (place(number, position, true) || place(number, position, false)) return true;
-    unit.refused_at = releases_;
+    unit.refused_at = now_.releases;
     return false;
   }
   bool place(int number, int64_t position, bool avoid_emptying) {
-    Unit& unit = units_[index(number)];
+    const Unit& unit = units_[index(number)];
+    int64_t& address = now_.standing[index(number)].address;
     if (unit.fixed) {
       // What was there before it is known to be reserved came ahead of its time, or lives longer; what is
       // there before a demanded address' own time goes before that.
-      const bool is_free = std::ranges::none_of(places_, [&](const Place& place) {
+      const bool is_free = std::ranges::none_of(now_.places, [&](const Place& place) {
         const Unit& other = units_[index(std::get<1>(place))];
-        return (avoid_emptying || (other.alive_to >= 2 * position && !other.is_stored)) &&
+        return (avoid_emptying || (other.alive_to >= 2 * position && !is_stored(std::get<1>(place)))) &&
                std::get<0>(place) < *unit.fixed + unit.size && *unit.fixed < std::get<2>(place);
       });
       if (!is_free && (unit.is_reserved || 2 * position < unit.alive_from)) return false;
-      unit.address = *unit.fixed;
+      address = *unit.fixed;
     } else {
       const auto aligned = [&](int64_t address) {
         return isa::round_up(std::max<int64_t>(address - unit.phase, 0), unit.alignment) + unit.phase;
@@ -500,54 +601,57 @@ class Planner {
         return false;
       };
       bool fits = false;
-      for (const auto& [begin, u, end] : places_) {
-        if (!avoid_emptying && (units_[index(u)].alive_to < 2 * position || units_[index(u)].is_stored))
-          continue;
+      for (const auto& [begin, u, end] : now_.places) {
+        if (!avoid_emptying && (units_[index(u)].alive_to < 2 * position || is_stored(u))) continue;
         fits = fits_before_fixed(begin) || fits_before(begin, end);
         if (fits) break;
       }
       if (!fits) fits_before_fixed(INT64_MAX);
       if (at + unit.size > problem_.capacity) return false;
-      unit.address = at;
+      address = at;
     }
-    places_.insert(std::ranges::lower_bound(places_, place_of(number)), place_of(number));
-    ends_.emplace(unit.alive_to, number);
-    load_.add(2 * position, unit.alive_from, unit.size);
-    for (const auto& member : unit.members)
-      schedule_.address[index(member.buffer)] = unit.address + member.offset;
+    now_.places.insert(std::ranges::lower_bound(now_.places, place_of(number)), place_of(number));
+    now_.ends.emplace(unit.alive_to, number);
+    add_to_profile(2 * position, unit.alive_from, unit.size);
+    for (const auto& member : unit.members) now_.address[index(member.buffer)] = address + member.offset;
     return true;
   }
 
-  /// Where a unit is: its first address, itself, the end.
-  using Place = std::tuple<int64_t, int, int64_t>;
+  bool is_stored(int unit) const { return now_.standing[index(unit)].is_stored; }
   Place place_of(int unit) const {
-    const Unit& u = units_[index(unit)];
-    return {u.address, unit, u.address + u.size};
+    const int64_t address = now_.standing[index(unit)].address;
+    return {address, unit, address + units_[index(unit)].size};
   }
-  void leave(int unit) { places_.erase(std::ranges::lower_bound(places_, place_of(unit))); }
-
-  /// Units by a moment, the nearest first.
-  using MomentQueue =
-      std::priority_queue<std::pair<int64_t, int>, std::vector<std::pair<int64_t, int>>, std::greater<>>;
+  void leave(int unit) { now_.places.erase(std::ranges::lower_bound(now_.places, place_of(unit))); }
 
   const TransferProblem& problem_;
   Attempt attempt_;
-  TransferClock clock_;
+  Progress now_;
+  /// What was on the way, so often: lessons are learnt near the end of what has been walked.
+  static constexpr int64_t kLandmarks = 64;
+  std::vector<Progress> landmarks_;
   std::vector<Unit> units_;
-  std::vector<int> unit_of_;   ///< by buffer
-  std::vector<int> fixed_;     ///< units with demanded addresses, by address
-  std::vector<Place> places_;  ///< of units that live or are being stored, in order
-  MomentQueue ends_;           ///< of units that live
+  std::vector<int> unit_of_;  ///< by buffer
+  std::vector<int> fixed_;    ///< units with demanded addresses, by address
+  std::vector<int> stores_;   ///< that are not dropped, by position
+  std::vector<int> begins_;   ///< units that no load begins
   int64_t moments_ = 0;
   LiveProfile load_;  ///< of what must be there, and of what is there ahead of its time
+  struct Addition {
+    int64_t begin, end, words;
+  };
+  /// What the clock says of a set of queues, at a time and after so many issues.
+  struct Flights {
+    int64_t time = -1, issued = -1, count = 0;
+  };
+  std::vector<Flights> flights_;
+  std::vector<int> flights_of_;     ///< by transfer
+  std::vector<Addition> profiled_;  ///< to load_, on the way
   Lessons* lessons_ = nullptr;
-  int64_t releases_ = 0;
-  std::vector<int> emptying_;        ///< units that no longer live; their last stores are under way
-  std::vector<int> pending_;         ///< loads, the most urgent last
-  std::vector<int64_t> ports_free_;  ///< by transfer: when its ports were free at the last look
-  std::vector<bool> is_saved_;       ///< by transfer: what it loads is kept
-  std::vector<bool> is_dropped_;     ///< by transfer: a store of what nobody loads
-  TransferSchedule schedule_;
+  bool has_met_crowd_ = false;    ///< it has failed for that
+  std::vector<bool> is_saved_;    ///< by transfer: what it loads is kept
+  std::vector<bool> is_dropped_;  ///< by transfer: a store of what nobody loads
+  TransferSchedule schedule_;     ///< but for what now_ has
 };
 
 /// `crowded`: of attempts before; long problems begin with it.
@@ -566,9 +670,12 @@ std::optional<TransferSchedule> planned(const CoarsePositions& coarse, const Att
   };
   constexpr size_t kMostLessons = 160;
   const size_t before = learnt();
+  std::optional<Planner> planner;
   while (true) {
     const size_t known = learnt();
-    auto schedule = Planner(problem, attempt).run(lessons);
+    const bool goes_on = planner && planner->may_go_on();
+    if (!goes_on) planner.emplace(problem, attempt);
+    auto schedule = goes_on ? planner->again() : planner->run(lessons);
     crowded = lessons.crowded;
     if (schedule) return coarse.refined(std::move(*schedule));
     if (learnt() == known || learnt() - before > kMostLessons) return std::nullopt;

@@ -99,14 +99,14 @@ std::vector<int> issue_order(const TransferProblem& problem, const TransferSched
 }
 
 TransferClock::TransferClock(const TransferProblem& problem)
-    : problem_(problem),
+    : problem_(&problem),
       under_way_(problem.queues.empty() ? 1 : 1 + index(*std::ranges::max_element(problem.queues))),
       port_free_(problem.ports.size(), 0),
       done_(problem.transfers.size(), kNotIssued),
       awaited_(problem.task_cycles.size() + 1, 0) {}
 
 void TransferClock::issue(int transfer, bool copied) {
-  const Transfer& t = problem_.transfers[index(transfer)];
+  const Transfer& t = problem_->transfers[index(transfer)];
   const int64_t latency = copied ? t.copy->latency : t.latency;
   for (const int other : t.after) {
     if (!copied && done_[index(other)] != kNotIssued) time_ = std::max(time_, done_[index(other)]);
@@ -114,18 +114,18 @@ void TransferClock::issue(int transfer, bool copied) {
   const auto& uses = copied ? t.copy->uses : t.uses;
   std::vector<size_t> queues;
   for (const auto& use : uses) queues.push_back(queue_of(use));
-  if (problem_.queues.empty()) queues = {0};
+  if (problem_->queues.empty()) queues = {0};
   std::ranges::sort(queues);
   queues.erase(std::unique(queues.begin(), queues.end()), queues.end());
   for (const size_t queue : queues) {
     std::vector<int64_t>& under_way = under_way_[queue];
     under_way.erase(under_way.begin(), std::ranges::upper_bound(under_way, time_));
-    if (problem_.max_in_flight == 0 || std::ssize(under_way) < problem_.max_in_flight) continue;
+    if (problem_->max_in_flight == 0 || std::ssize(under_way) < problem_->max_in_flight) continue;
     // The tasks are held until there is room.
-    time_ = under_way[under_way.size() - index(problem_.max_in_flight)];
+    time_ = under_way[under_way.size() - index(problem_->max_in_flight)];
   }
   const int64_t start = std::max(time_, next_start_);
-  next_start_ = start + problem_.issue_interval;
+  next_start_ = start + problem_->issue_interval;
   int64_t end = start + latency;
   for (const auto& use : uses) {
     int64_t& free = port_free_[index(use.port)];
@@ -142,14 +142,14 @@ void TransferClock::issue(int transfer, bool copied) {
 }
 
 size_t TransferClock::queue_of(const TransferProblem::PortUse& use) const {
-  return problem_.queues.empty() ? 0 : index(problem_.queues[index(use.port)]);
+  return problem_->queues.empty() ? 0 : index(problem_->queues[index(use.port)]);
 }
 
 int64_t TransferClock::in_flight(const std::vector<TransferProblem::PortUse>& uses) const {
   const auto in_queue = [&](size_t queue) -> int64_t {
     return under_way_[queue].end() - std::ranges::upper_bound(under_way_[queue], time_);
   };
-  if (problem_.queues.empty()) return in_queue(0);
+  if (problem_->queues.empty()) return in_queue(0);
   int64_t most = 0;
   for (const auto& use : uses) most = std::max(most, in_queue(queue_of(use)));
   return most;

@@ -140,7 +140,7 @@ class TransferClock {
  private:
   size_t queue_of(const TransferProblem::PortUse& use) const;
 
-  const TransferProblem& problem_;
+  const TransferProblem* problem_;
   int64_t time_ = 0;
   int64_t last_ = 0;
   int64_t next_start_ = 0;

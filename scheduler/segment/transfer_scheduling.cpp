@@ -53,7 +53,8 @@ class SegmentScheduler {
     if (scheduler_.leaves_programs) return emit_plain(parts, chip_);
     const size_t most_tasks = parts.size() > 1 ? choice_.most_tasks : SIZE_MAX;
     const auto analysis = analyze_parts(parts, chip_, most_tasks, has_scratch);
-    if (!analysis) return in_halves(parts, has_scratch, nullptr);
+    if (!analysis || (parts.size() > 1 && analysis->moves.size() > kMostTransfers))
+      return in_halves(parts, has_scratch, nullptr);
     Fastest best(emit_plain(parts, chip_), kPlain, chip_);
     plan(*analysis, parts, best);
     if (best.number() != kPlain || parts.size() == 1) return best.take();
@@ -61,6 +62,8 @@ class SegmentScheduler {
   }
 
  private:
+  /// In one plan. It is made again for each of its transfers that turns out to be in another's way.
+  static constexpr size_t kMostTransfers = size_t{1} << 13;
   // Numbers of programs that are none of a schedule.
   static constexpr int64_t kPlain = -1;
   static constexpr int64_t kHalves = INT64_MAX;

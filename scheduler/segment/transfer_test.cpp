@@ -144,6 +144,27 @@ TEST(TransferProblem, ACrowdedMomentHoldsUpNothingElse) {
   EXPECT_EQ(estimated_cycles(problem, found), 80 + 100 + 100 + 80 + 100 + 100 + 100);
 }
 
+/// The same again and again: what is learnt in each repetition leaves those before it as they were.
+TEST(TransferProblem, CrowdedMomentsAreLearntOneByOne) {
+  constexpr int64_t kRepetitions = 100, kTasks = 5;
+  TransferProblem problem;
+  problem.capacity = 192;
+  problem.ports = {"DRAM"};
+  problem.task_cycles.assign(kRepetitions * kTasks, 100);
+  for (int64_t task = 0; task < kRepetitions * kTasks; ++task) {
+    const int64_t nth = task % kTasks;
+    const int64_t size = nth == 0 || nth == 2 ? 128 : 64;
+    problem.buffers.push_back({"", size, size, 0, {}, task, task});
+    const int64_t earliest = nth == 2 ? task : task - nth;
+    problem.transfers.push_back({"load", static_cast<int>(task), true, earliest, task, 0, {{0, 80}}, {}});
+  }
+  const TransferSchedule found = solve("prefetch", problem);
+  for (int64_t task = 0; task < kRepetitions * kTasks; ++task) {
+    const int64_t issued[kTasks] = {0, 0, 2, 2, 3};
+    EXPECT_EQ(found.issue[static_cast<size_t>(task)], task / kTasks * kTasks + issued[task % kTasks]) << task;
+  }
+}
+
 /// Task 2 needs a demanded address, where something else is until its time comes.
 TEST(TransferProblem, WhatHasADemandedAddressComesAheadWhenItIsFree) {
   TransferProblem problem = two_tasks(128);

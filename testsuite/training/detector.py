@@ -7,8 +7,8 @@ usage: testsuite/training/detector.py KODAMA WORKDIR [small | full] [--batch N]
 Makes the network (tools/mask_rcnn.py), exports it with its five losses, and has `kodama train-step` make the step, which
 ONNX's checker must take. `kodama run` computes one step on mncore2 and by the CPU reference, and compares; then the loss and
 the gradients of all parameters are held against PyTorch's: the largest difference of a tensor over its largest magnitude is
-at most 1e-3. `small` has one block a stage, a sixteenth of the channels, and pictures of 64 x 64; `full` is the published
-network at 128 x 128. Exits with 77 where PyTorch is absent.
+at most 1e-3. `small` has one block a stage, a sixteenth of the channels, and one picture of 64 x 64; `full` is the published
+network with seven pictures of 128 x 128. Exits with 77 where PyTorch is absent.
 """
 import argparse
 import pathlib
@@ -31,6 +31,7 @@ import mask_rcnn  # noqa: E402
 
 SMALL = {"size": 64, "truths": 3, "layers": (1, 1, 1, 1), "narrow": 16, "classes": 5, "anchors": 16, "before": 16,
          "proposals": 12, "rois": 8}
+FULL_BATCH = 7
 PARTS = ("backbone.body", "backbone.fpn", "rpn_head", "box_head", "box_predictor", "mask_head", "mask_predictor")
 FROZEN = ("*.bn?.*", "*.downsample.1.*")  # normalizations
 RATE, TOLERANCE = 0.01, 1e-3
@@ -130,8 +131,9 @@ def main():
     parser.add_argument("kodama")
     parser.add_argument("workdir", type=pathlib.Path)
     parser.add_argument("which", choices=("small", "full"), nargs="?", default="small")
-    parser.add_argument("--batch", type=int, default=1)
+    parser.add_argument("--batch", type=int, help="pictures; else 1, and for `full` as many as give it 10,000 nodes")
     options = parser.parse_args()
+    options.batch = options.batch or (FULL_BATCH if options.which == "full" else 1)
     options.workdir.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)
     check_step(options, *make_step(options))

@@ -491,6 +491,10 @@ Variants region_variants() {
        "extrapolation_value = 2.5> (x, r, , z)"},
       {"RoiAlign", "double[2,2,6,7] x",
        boxes + "y = RoiAlign <output_height = 2, output_width = 3, sampling_ratio = 2> (x, b, i)"},
+      {"RoiAlignOfOnePicture", "double[1,2,6,7] x",
+       "b = Constant <value = double[2,4] {0, 0.4, 3.3, 3.7, 1.2, 2, 5.1, 4.6}> () "
+       "i = Constant <value = int64[2] {0, 0}> () y = RoiAlign <output_height = 2, output_width = 3, "
+       "sampling_ratio = 2> (x, b, i)"},
       {"RoiAlignByBoxes", "double[1,2,6,7] x, double[2,4] b",
        "o = Constant <value = double[4] {0, 0, 3.3, 3.7}> () c = Add (b, o) "
        "i = Constant <value = int64[2] {0, 0}> () y = RoiAlign <output_height = 2, output_width = 2, "

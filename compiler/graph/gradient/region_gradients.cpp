@@ -50,10 +50,19 @@ void roi_align(NodeParts& n) {
       bin_weights(n, corner(boxes, 1), corner(boxes, 3), n.integer("output_height"), samples, x.extent(2));
   const Term by_columns =
       bin_weights(n, corner(boxes, 0), corner(boxes, 2), n.integer("output_width"), samples, x.extent(3));
-  const int64_t count = boxes.extent(0);
-  const Term pictures =
-      n.graph().add("Gather", {x, n.x(2)}, x.type, {count, x.extent(1), x.extent(2), x.extent(3)},
-                    {onnx::MakeAttribute("axis", int64_t{0})});
+  const int64_t count = boxes.extent(0), channels = x.extent(1), height = x.extent(2), width = x.extent(3);
+  if (x.extent(0) == 1) {
+    // All boxes are in the one picture: one product with its rows, and none of it for each box.
+    const int64_t bins = by_rows.extent(1);
+    const Term picture =
+        reshape(transpose(reshape(x, {channels, height, width}), {1, 0, 2}), {height, channels * width});
+    const Term rows = matmul(reshape(by_rows, {count * bins, height}), picture);
+    const Term all = matmul(reshape(rows, {count, bins * channels, width}), transpose_matrix(by_columns));
+    n.finish(0, transpose(reshape(all, {count, bins, channels, by_columns.extent(1)}), {0, 2, 1, 3}));
+    return;
+  }
+  const Term pictures = n.graph().add("Gather", {x, n.x(2)}, x.type, {count, channels, height, width},
+                                      {onnx::MakeAttribute("axis", int64_t{0})});
   const Term rows = matmul(unsqueeze(by_rows, {1}), pictures);
   n.finish(0, matmul(rows, unsqueeze(transpose_matrix(by_columns), {1})));
 }
