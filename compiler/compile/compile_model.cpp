@@ -23,8 +23,8 @@
 #include "compiler/kernels/lowering.h"
 #include "compiler/kernels/pad_channels.h"
 #include "compiler/kernels/split_axes.h"
-#include "compiler/kernels/split_gathers.h"
 #include "compiler/kernels/split_columns.h"
+#include "compiler/kernels/split_gathers.h"
 #include "compiler/kernels/split_products.h"
 #include "compiler/kernels/split_reductions.h"
 #include "compiler/layers/batch.h"
@@ -895,8 +895,8 @@ std::vector<std::string> planning_dump_points() {
     if (std::find(points.begin(), points.end(), name) == points.end()) points.push_back(name);
   }
   for (const char* name :
-       {"lower", "fold-rearranges", "fuse-maps", "fuse-epilogues", "split-columns", "split-products", "pad-channels",
-        "fuse-normalizations", "split-axes", "split-gathers", "split-reductions", "plan"})
+       {"lower", "fold-rearranges", "fuse-maps", "fuse-epilogues", "split-columns", "split-products",
+        "pad-channels", "fuse-normalizations", "split-axes", "split-gathers", "split-reductions", "plan"})
     points.emplace_back(name);
   return points;
 }
