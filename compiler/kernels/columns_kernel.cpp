@@ -177,21 +177,25 @@ class ColumnsTiler {
   bool fits(const ColumnsTiling& tiling, const Sizes& s) const {
     const RowsWindow& window = problem_.window;
     const int64_t local = chip_.memory.lm_words / isa::kWordsPerLong - kRowsReserveLw;
-    const int64_t groups = s.operand.order().groups;
     const int64_t ways = chip_.l2b_count() / s.results.channel_ways();
     const bool has_parts =
         s.results.image_ways() == problem_.parts[0] && s.results.row_ways() == problem_.parts[1] &&
         s.results.images() == problem_.part_size[0] && s.results.rows() == problem_.part_size[1];
     const bool has_sums = s.sums.image_ways() == ways && s.sums.images() == problem_.positions();
     const Homes homes = this->homes(s);
-    const int64_t width = s.operand.order().width();
-    const int64_t staged =
-        ceil_div(tiling.tile_chunks + width - 1, width) *
-        (round_up(groups * width, isa::kCyclesPerStep) +
-         2 * round_up(std::max(window.pad[1], right(s)) * width, int64_t{isa::kCyclesPerStep}));
-    return has_parts && has_sums && s.results.is_nearly_even() && s.operand.is_nearly_even() &&
-           (!has_lanes(s) || staged * kColumnLw <= rows_staging(chip_).windows_lw) &&
-           s.results.row_lw() <= rows_staging(chip_).windows_lw &&
+    // Places of 16 LW that an L1B has of a row: of a pair of chunks with the columns beside, of all of
+    // results.
+    const auto staged = [](const RowOrder& order, int64_t pairs, int64_t beside) {
+      const int64_t width = order.width();
+      return pairs * (round_up(order.groups * width, int64_t{isa::kCyclesPerStep}) +
+                      2 * round_up(beside * width, int64_t{isa::kCyclesPerStep}));
+    };
+    const RowOrder of_results = s.results.order();
+    const int64_t room = rows_staging(chip_).windows_lw / kColumnLw;
+    const bool fits_l1bm =
+        staged(of_results, of_results.chunks / of_results.width(), 0) <= room &&
+        (!has_lanes(s) || staged(s.operand.order(), 1, std::max(window.pad[1], right(s))) <= room);
+    return has_parts && has_sums && s.results.is_nearly_even() && s.operand.is_nearly_even() && fits_l1bm &&
            s.sums_lw + homes.lw(Space::kLm1, s) <= local && kTurns * s.windows_lw <= local &&
            vectors(tiling, s, 0) <= kWorkVectors && s.regions >= 4 &&
            s.sums.row_lw() <= rows_staging(chip_).results_lw;
