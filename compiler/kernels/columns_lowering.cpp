@@ -272,17 +272,17 @@ void lower_column_product(TileLoweringContext& context, const ColumnProduct& op)
       }
     };
     for (size_t use = 0; use < group.uses.size(); ++use, ++number) {
-      const auto& [matrix, vectors] = group.uses[use];
+      const ColumnProduct::Use& own = group.uses[use];
       for (int64_t row = 0; row < matrix_form(op.precision).rows; row += kCyclesPerStep) {
         builder.emit(Opcode::kMwrite, precision,
-                     {MachineBuilder::operand(matrices, (matrix + row) * kWordsPerLong)},
+                     {MachineBuilder::operand(matrices, (own.matrix + row) * kWordsPerLong)},
                      {matrix_register(number, row)}, origin);
       }
       const bool is_last = use > 0 && use + 1 == group.uses.size();
       for_vectors([&](size_t target, int64_t first) {
         builder.emit(Opcode::kMfma, precision,
                      {matrix_register(number, 0),
-                      MachineBuilder::operand(windows, (vectors[target] + first) * kWordsPerLong),
+                      MachineBuilder::operand(windows, (own.windows[target] + first) * kWordsPerLong),
                       use == 0 ? parked(group, target, first) : at_work(target, first)},
                      {is_last ? parked(group, target, first) : at_work(target, first)}, origin);
       });

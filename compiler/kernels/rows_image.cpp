@@ -65,11 +65,12 @@ std::vector<Picture> pictures_of(TensorId tensor, const Shape& shape, size_t cha
   if (pictures.empty() || !pictures[0].tokens) return pictures;
   const auto is_single = [&](int axis) { return shape[static_cast<size_t>(axis)] == 1; };
   Picture other = pictures[0];
-  const auto moving = std::ranges::stable_partition(other.tokens->tokens, is_single);
-  const auto count = static_cast<ptrdiff_t>(std::ranges::size(moving));
+  std::vector<int>& tokens = other.tokens->tokens;
+  const auto moving = std::stable_partition(tokens.begin(), tokens.end(), is_single);
+  const auto count = tokens.end() - moving;
   if (count < 2) return pictures;
   const auto first = std::max<ptrdiff_t>(1, count - 2);
-  std::rotate(moving.begin(), moving.begin() + first, moving.begin() + first + 1);
+  std::rotate(moving, moving + first, moving + first + 1);
   pictures.push_back(std::move(other));
   return pictures;
 }
@@ -351,7 +352,7 @@ std::vector<RowsTransfer> with_own(std::vector<RowsTransfer> list, const isa::Ch
     RowsTransfer all;
     std::tie(all.dram, all.l2bm, all.count) = key;
     result.push_back(all);
-    std::erase_if(list, [&](const RowsTransfer& transfer) { return own_key(transfer) == key; });
+    std::erase_if(list, [&, of = key](const RowsTransfer& transfer) { return own_key(transfer) == of; });
   }
   result.insert(result.end(), list.begin(), list.end());
   return result;

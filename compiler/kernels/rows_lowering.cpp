@@ -26,7 +26,6 @@ using isa::Width;
 
 namespace {
 
-constexpr const char* kRowsLoweringPart = "rows lowering";
 /// Tags behind those of loads and stores of tiles.
 constexpr int kFirstRowsTag = 16;
 constexpr int kRowsTags = 40;
