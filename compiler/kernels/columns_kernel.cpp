@@ -49,6 +49,7 @@ namespace {
 
 constexpr const char* kColumnsKernel = "contract-columns";
 constexpr int64_t kPlaces = 8;  ///< of a vector
+constexpr int64_t kBlockChannels = kChunkChannels / kBlocksPerChunk;
 constexpr int64_t kSlots = 8;
 /// Turns whose products are made together: sums are fetched and put back once for them.
 constexpr int64_t kTurns = 2;
@@ -86,7 +87,8 @@ class ColumnsTiler {
     int64_t raw_operand_lw = 0, raw_results_lw = 0, windows_lw = 0, matrices_lw = 0, sums_lw = 0;
     int64_t region_lw = 0, regions = 0;  ///< of L2BM, for a row each
 
-    int64_t channels() const { return tile_blocks * 8; }  ///< of a chunk
+    int64_t channels() const { return tile_blocks * kBlockChannels; }  ///< of a chunk
+    int64_t lane_places() const { return blocks * across; }            ///< with those that fill a block up
   };
 
   Sizes sizes(const ColumnsTiling& tiling) const {
@@ -101,18 +103,17 @@ class ColumnsTiler {
     s.slot_rows = kSlots / tiling.slot_images;
     s.rows = round_up(ceil_div(s.results.rows(), s.slot_rows), s.down);
     s.images = ceil_div(s.results.images(), tiling.slot_images);
-    s.columns =
-        (s.blocks * s.across - 1) * window.stride[1] + (window.kernel[1] - 1) * window.dilation[1] + 1;
+    s.columns = window.columns_under(s.lane_places());
     s.raw_rows = s.down == 1 ? 1 : window.rows_under(s.down);
-    s.tile_blocks = std::min(kBlocksPerChunk, ceil_div(problem_.operand.channels, int64_t{8}));
+    s.tile_blocks = std::min(kBlocksPerChunk, ceil_div(problem_.operand.channels, kBlockChannels));
     s.shifts = window.kernel[1] * (s.down == 1 ? 1 : window.kernel[0]);
     s.ring = s.down == 1 ? ((window.kernel[0] - 1) * window.dilation[0] + kTurns - 1) / window.stride[0] + 1
                          : kTurns;
     s.raw_operand_lw = s.raw_rows * s.columns * kBlocksPerChunk;
     // Four units come at a time, also where a row has fewer.
-    s.raw_results_lw = s.down * s.results.chunks() * s.blocks * s.across + isa::kCyclesPerStep;
+    s.raw_results_lw = s.down * s.results.chunks() * s.lane_places() + isa::kCyclesPerStep;
     s.windows_lw = s.shifts * s.blocks * tiling.tile_chunks * s.channels();
-    s.matrices_lw = s.blocks * s.results.chunks() * 8;
+    s.matrices_lw = s.blocks * s.results.chunks() * kBlockChannels;
     s.sums_lw = problem_.positions() * vectors(tiling, s, 0) * isa::kCyclesPerStep * s.results.chunks();
     s.region_lw = round_up(std::max(s.operand.row_lw(), s.results.row_lw()), isa::kMvUnitLw);
     s.regions = (chip_.memory.l2bm_lw - kAheadLw - isa::kCyclesPerStep * kUnitLw) / s.region_lw;
@@ -164,8 +165,7 @@ class ColumnsTiler {
   /// Columns of the operand beyond its own lane that one of results has under it.
   int64_t right(const Sizes& s) const {
     const RowsWindow& window = problem_.window;
-    return (s.results.order().groups - 1) * window.stride[1] + (window.kernel[1] - 1) * window.dilation[1] +
-           1 - window.pad[1] - s.operand.order().groups;
+    return window.columns_under(s.results.order().groups) - window.pad[1] - s.operand.order().groups;
   }
   /// Whether lanes of both are the same columns, and nothing of a lane is beyond the next one (LoadColumns).
   bool has_lanes(const Sizes& s) const {
@@ -221,9 +221,8 @@ class ColumnsTiler {
   std::pair<int64_t, int64_t> turn_steps(const ColumnsTiling& tiling, const Sizes& s) const {
     const RowsWindow& window = problem_.window;
     const int64_t chunks = tiling.tile_chunks;
-    const int64_t rows = s.down == 1 ? 1 : s.raw_rows;
     const int64_t load =
-        kBlocksPerChunk * rows * chunks * s.columns * (has_lanes(s) ? 1 : chip_.l1b_per_l2b) +
+        kBlocksPerChunk * s.raw_rows * chunks * s.columns * (has_lanes(s) ? 1 : chip_.l1b_per_l2b) +
         kBlocksPerChunk * s.down * s.results.chunks() *
             ceil_div(s.results.order().groups, int64_t{isa::kCyclesPerStep});
     const int64_t turned =
@@ -239,7 +238,7 @@ class ColumnsTiler {
   }
   int64_t cost(const ColumnsTiling& tiling, const Sizes& s) const {
     const auto [load, products] = turn_steps(tiling, s);
-    const int64_t rows_lw = (s.down == 1 ? 1 : s.raw_rows) * tiling.tile_chunks / s.operand.chunks() + 1;
+    const int64_t rows_lw = s.raw_rows * tiling.tile_chunks / s.operand.chunks() + 1;
     const int64_t lw = kSlots * (rows_lw * s.operand.row_lw() + s.down * s.results.row_lw());
     const int64_t turn =
         std::max((std::max(load, products) + std::min(load, products) / 4) * isa::kCyclesPerStep,
@@ -276,7 +275,7 @@ std::vector<StreamPlacement> ColumnsTiler::placements(const ColumnsTiling& tilin
   std::vector<StreamPlacement> list = {s.operand.placement(problem_.operand_first ? "a" : "b"),
                                        s.results.placement(problem_.operand_first ? "b" : "a")};
   if (!problem_.operand_first) std::swap(list[0], list[1]);
-  // What is read of them is this, however the sums' places are counted.
+  // A row of zeros for any picture: one place is that of the constant's element, the others are padding.
   StreamPlacement zeros;
   zeros.name = "x0";
   zeros.access = contract.epilogue_inputs.at(0);
@@ -429,8 +428,7 @@ class ColumnsProgram {
         load.columns = tiler_.problem_.operand_columns;
         load.lane = window_.stride[1] * s_.results.order().groups;
         load.first = -window_.pad[1];
-        load.count = (s_.results.order().groups - 1) * window_.stride[1] +
-                     (window_.kernel[1] - 1) * window_.dilation[1] + 1;
+        load.count = window_.columns_under(s_.results.order().groups);
         load.mab = mab;
         load.all_blocks = true;
         load.at = number * s_.columns * kBlocksPerChunk;
@@ -443,7 +441,7 @@ class ColumnsProgram {
 
   /// Rows of results from `row` on become matrices, in their place of the ring.
   void load_results(int64_t row) {
-    const int64_t row_lw = s_.results.chunks() * s_.blocks * s_.across;
+    const int64_t row_lw = s_.results.chunks() * s_.lane_places();
     const int64_t width = s_.results.order().width();
     for (int64_t down = 0; down < s_.down; ++down) {
       for (int64_t mab = 0; mab < kBlocksPerChunk; ++mab) {
@@ -465,7 +463,7 @@ class ColumnsProgram {
         load.mab = mab;
         load.buffer = raw_results_;
         load.at = down * row_lw;
-        load.pitch = s_.blocks * s_.across;
+        load.pitch = s_.lane_places();
         add(std::move(load));
       }
     }
@@ -476,20 +474,19 @@ class ColumnsProgram {
     turn.step = steps(width, row_lw);
     for (int64_t block = 0; block < s_.blocks; ++block) {
       for (int64_t chunk = 0; chunk < s_.results.chunks(); ++chunk) {
-        turn.runs.push_back({(chunk / width * load_pitch() + block * s_.across) * width + chunk % width,
+        turn.runs.push_back({(chunk / width * s_.lane_places() + block * s_.across) * width + chunk % width,
                              matrix_at(row / s_.down, block, chunk)});
       }
     }
     add(std::move(turn));
   }
-  int64_t load_pitch() const { return s_.blocks * s_.across; }
   int64_t matrix_at(int64_t row, int64_t block, int64_t chunk) const {
-    return row % s_.ring * s_.matrices_lw + (block * s_.results.chunks() + chunk) * 8;
+    return row % s_.ring * s_.matrices_lw + (block * s_.results.chunks() + chunk) * kBlockChannels;
   }
   /// From a place of a block to the next, of two halves of four places: LW from a column to the next, and
   /// from a row to the next.
   std::array<int64_t, 2> steps(int64_t column, int64_t row) const {
-    if (s_.across == 8) return {4 * column, column};
+    if (s_.across == kPlaces) return {4 * column, column};
     if (s_.across == 4) return {row, column};
     if (s_.across == 2) return {column, row};
     return {4 * row, row};
@@ -508,8 +505,9 @@ class ColumnsProgram {
       for (int64_t block = 0; block < s_.blocks; ++block) {
         for (int64_t part = 0; part < s_.tile_blocks; ++part) {
           const int64_t column = block * s_.across * window_.stride[1] + kw * window_.dilation[1];
-          turn.runs.push_back({kh * window_.dilation[0] * row_lw + column * kBlocksPerChunk + part,
-                               window_at(turns_, shift, block) + (chunk * s_.tile_blocks + part) * 8});
+          turn.runs.push_back(
+              {kh * window_.dilation[0] * row_lw + column * kBlocksPerChunk + part,
+               window_at(turns_, shift, block) + (chunk * s_.tile_blocks + part) * kBlockChannels});
         }
       }
     }

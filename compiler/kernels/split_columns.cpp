@@ -8,6 +8,7 @@
 
 #include "compiler/kernels/builtin_kernels.h"
 #include "compiler/kernels/columns_problem.h"
+#include "compiler/layers/fusion.h"
 #include "compiler/tensor/fresh_names.h"
 
 namespace kodama::compiler {
@@ -136,19 +137,6 @@ TensorAccess through_transpose(const TensorAccess& access, const LayerGraph& gra
   return {piece.input.tensor, piece.input.map.after(access.map), access.fill};
 }
 
-/// Rearranges that nobody reads any more.
-void drop_unread(LayerGraph& graph) {
-  std::vector<int> reads(graph.tensors.size(), 0);
-  for (const TensorId id : graph.outputs) ++reads[static_cast<size_t>(graph.storage(id))];
-  for (const Layer& layer : graph.layers) {
-    for (const TensorId id : layer_inputs(layer)) ++reads[static_cast<size_t>(graph.storage(id))];
-  }
-  std::erase_if(graph.layers, [&](const Layer& layer) {
-    return layer.kind() == LayerKind::kRearrange &&
-           reads[static_cast<size_t>(graph.storage(layer.outputs.at(0)))] == 0;
-  });
-}
-
 class ColumnsSplitter {
  public:
   ColumnsSplitter(LayerGraph& graph, const isa::Chip& chip) : graph_(graph), chip_(chip) {
@@ -165,10 +153,9 @@ class ColumnsSplitter {
       ContractLayer named = *whole;
       for (TensorAccess* operand : {&named.a, &named.b})
         *operand = of_storage(through_transpose(*operand, graph_), named, graph_);
-      const ContractLayer* contract = &named;
-      const auto problem = columns_problem(*contract, graph_.layers[index].outputs.at(0), graph_);
+      const auto problem = columns_problem(named, graph_.layers[index].outputs.at(0), graph_);
       if (!problem || problem->parts != std::array<int64_t, 2>{1, 1}) continue;
-      const auto parts = best_parts(*contract, *problem, chip_);
+      const auto parts = best_parts(named, *problem, chip_);
       if (!parts) continue;
       if (!always && parts->cycles >= cycles_without(graph_.layers[index], graph_, *problem, chip_)) continue;
       graph_.layers[index].body = named;
@@ -255,7 +242,7 @@ class ColumnsSplitter {
 }  // namespace
 
 void split_columns(LayerGraph& graph, const isa::Chip& chip, bool always) {
-  if (ColumnsSplitter(graph, chip).run(always)) drop_unread(graph);
+  if (ColumnsSplitter(graph, chip).run(always)) drop_unread_rearranges(graph);
 }
 
 }  // namespace kodama::compiler

@@ -466,6 +466,10 @@ void fold_rearranges(LayerGraph& graph) {
       }
     }
   }
+  drop_unread_rearranges(graph);
+}
+
+void drop_unread_rearranges(LayerGraph& graph) {
   // Backwards, so that a chain of Rearranges goes at once.
   std::vector<int> reads(graph.tensors.size(), 0);
   for (TensorId id : graph.outputs) ++reads[graph.storage(id)];

@@ -2,8 +2,8 @@
 
 #include "compiler/layers/layer_graph.h"
 
-/// Passes over the layer graph. Each leaves a graph that computes the same outputs. Private to
-/// compiler/layers; lower_to_layers runs them.
+/// Passes over the layer graph. Each leaves a graph that computes the same outputs. lower_to_layers runs
+/// them.
 namespace kodama::compiler {
 
 /// A Map whose result only one Map reads, at the same points, becomes part of that layer's expression.
@@ -20,6 +20,8 @@ void fuse_scales(LayerGraph& graph);
 /// Who reads the result of a Rearrange with one piece reads the Rearrange's source instead, where the
 /// composed access is still affine; Rearranges that nobody reads any more go.
 void fold_rearranges(LayerGraph& graph);
+/// Rearranges that nobody reads go.
+void drop_unread_rearranges(LayerGraph& graph);
 /// Removes tensors that no layer, input, output or used alias refers to; renumbers the rest.
 void drop_unused_tensors(LayerGraph& graph);
 
