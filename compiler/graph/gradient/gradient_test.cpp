@@ -186,6 +186,21 @@ TEST(Gradient, IsByAllInitializersUnlessNamed) {
                                             std::pair<std::string, std::string>("b", "b.grad")));
 }
 
+TEST(Gradient, WindowsOfMuchDataAreNotCopied) {
+  const auto has_copies = [](int64_t pictures) {
+    auto model =
+        imported(fmt::format("agraph (float[{0},16,32,32] x, float[8,16,3,3] w) => (float[{0},8,30,30] y) "
+                             "{{ y = Conv (x, w) }}",
+                             pictures));
+    make_gradient_model(model, {"y", {"w"}, {}}, "test");
+    return std::ranges::any_of(model.graph().node(),
+                               [](const auto& node) { return node.op_type() == "Concat"; });
+  };
+  // 144 elements a window, 900 windows a picture: the eighth picture makes a million.
+  EXPECT_TRUE(has_copies(8));
+  EXPECT_FALSE(has_copies(9));
+}
+
 TEST(Gradient, StopsWhereItIsTold) {
   auto model = imported("agraph (float[3] x) => (float[3] y) { a = Exp (x) b = Tanh (x) y = Mul (a, b) }");
   make_gradient_model(model, {"y", {"x"}, {"a"}}, "test");
