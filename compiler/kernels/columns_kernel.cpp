@@ -10,9 +10,11 @@
 #include <vector>
 
 #include "compiler/kernels/builtin_kernels.h"
+#include "compiler/kernels/columns.h"
 #include "compiler/kernels/columns_problem.h"
 #include "compiler/kernels/rows.h"
 #include "compiler/kernels/rows_division.h"
+#include "compiler/kernels/zero_rows.h"
 #include "isa/arithmetic.h"
 #include "isa/error.h"
 
@@ -50,13 +52,10 @@ namespace {
 constexpr const char* kColumnsKernel = "contract-columns";
 constexpr int64_t kPlaces = 8;  ///< of a vector
 constexpr int64_t kBlockChannels = kChunkChannels / kBlocksPerChunk;
-constexpr int64_t kSlots = 8;
 /// Turns whose products are made together: sums are fetched and put back once for them.
 constexpr int64_t kTurns = 2;
 /// Vectors of sums that are worked on at a time.
 constexpr int64_t kWorkVectors = 24;
-/// L2BM ahead of rows: what is read before a row's first lane.
-constexpr int64_t kAheadLw = kUnitLw;
 /// Steps of a program at most: the compiler's time grows with them.
 constexpr int64_t kMostSteps = 120000;
 
@@ -85,8 +84,11 @@ class ColumnsTiler {
     int64_t shifts = 1;            ///< positions that have vectors of their own
     int64_t ring = 1;              ///< rows of results that are in the PEs
     int64_t raw_operand_lw = 0, raw_results_lw = 0, windows_lw = 0, matrices_lw = 0, sums_lw = 0;
-    int64_t region_lw = 0, regions = 0;  ///< of L2BM, for a row each
 
+    /// For rows of either picture.
+    RowRegions regions(const isa::Chip& chip) const {
+      return {std::max(operand.row_lw(), results.row_lw()), chip};
+    }
     int64_t channels() const { return tile_blocks * kBlockChannels; }  ///< of a chunk
     int64_t lane_places() const { return blocks * across; }            ///< with those that fill a block up
   };
@@ -100,7 +102,7 @@ class ColumnsTiler {
     s.across = groups > 4 ? kPlaces : groups > 2 ? 4 : groups;
     s.down = kPlaces / s.across;
     s.blocks = ceil_div(groups, s.across);
-    s.slot_rows = kSlots / tiling.slot_images;
+    s.slot_rows = kColumnSlots / tiling.slot_images;
     s.rows = round_up(ceil_div(s.results.rows(), s.slot_rows), s.down);
     s.images = ceil_div(s.results.images(), tiling.slot_images);
     s.columns = window.columns_under(s.lane_places());
@@ -115,8 +117,6 @@ class ColumnsTiler {
     s.windows_lw = s.shifts * s.blocks * tiling.tile_chunks * s.channels();
     s.matrices_lw = s.blocks * s.results.chunks() * kBlockChannels;
     s.sums_lw = problem_.positions() * vectors(tiling, s, 0) * isa::kCyclesPerStep * s.results.chunks();
-    s.region_lw = round_up(std::max(s.operand.row_lw(), s.results.row_lw()), isa::kMvUnitLw);
-    s.regions = (chip_.memory.l2bm_lw - kAheadLw - isa::kCyclesPerStep * kUnitLw) / s.region_lw;
     return s;
   }
   /// Vectors of four channels of a tile from chunk `first` on.
@@ -197,13 +197,13 @@ class ColumnsTiler {
         (!has_lanes(s) || staged(s.operand.order(), 1, std::max(window.pad[1], right(s))) <= room);
     return has_parts && has_sums && s.results.is_nearly_even() && s.operand.is_nearly_even() && fits_l1bm &&
            s.sums_lw + homes.lw(Space::kLm1, s) <= local && kTurns * s.windows_lw <= local &&
-           vectors(tiling, s, 0) <= kWorkVectors && s.regions >= 4 &&
+           vectors(tiling, s, 0) <= kWorkVectors && s.regions(chip_).count() >= 4 &&
            s.sums.row_lw() <= rows_staging(chip_).results_lw;
   }
 
   std::optional<ColumnsTiling> best(RowsSplit operand, RowsSplit results) const {
     std::optional<ColumnsTiling> found;
-    for (int64_t slot_images = 1; slot_images <= kSlots; slot_images *= 2) {
+    for (int64_t slot_images = 1; slot_images <= kColumnSlots; slot_images *= 2) {
       for (int64_t tiles = 1; tiles <= all_chunks(); ++tiles) {
         ColumnsTiling tiling{operand, results, slot_images, ceil_div(all_chunks(), tiles)};
         const Sizes s = sizes(tiling);
@@ -239,7 +239,7 @@ class ColumnsTiler {
   int64_t cost(const ColumnsTiling& tiling, const Sizes& s) const {
     const auto [load, products] = turn_steps(tiling, s);
     const int64_t rows_lw = s.raw_rows * tiling.tile_chunks / s.operand.chunks() + 1;
-    const int64_t lw = kSlots * (rows_lw * s.operand.row_lw() + s.down * s.results.row_lw());
+    const int64_t lw = kColumnSlots * (rows_lw * s.operand.row_lw() + s.down * s.results.row_lw());
     const int64_t turn =
         std::max((std::max(load, products) + std::min(load, products) / 4) * isa::kCyclesPerStep,
                  own_rows_cycles(lw, chip_) - chip_.transfer.startup_cycles);
@@ -275,18 +275,8 @@ std::vector<StreamPlacement> ColumnsTiler::placements(const ColumnsTiling& tilin
   std::vector<StreamPlacement> list = {s.operand.placement(problem_.operand_first ? "a" : "b"),
                                        s.results.placement(problem_.operand_first ? "b" : "a")};
   if (!problem_.operand_first) std::swap(list[0], list[1]);
-  // A row of zeros for any picture: one place is that of the constant's element, the others are padding.
-  StreamPlacement zeros;
-  zeros.name = "x0";
-  zeros.access = contract.epilogue_inputs.at(0);
-  zeros.extents = contract_extents(contract);
-  zeros.transport = list[0].transport;
-  const int64_t first = zeros.extents.front();
-  zeros.axis_dims = {{0}};
-  zeros.layout = layout::Layout({{{first, layout::Level::kAddress, 1}}}, layout::Memory::kLm1, {});
-  zeros.length_lw = round_up(std::max(first, s.region_lw / isa::kPePerMab), zeros.transport.granule());
-  place_single(zeros);
-  list.push_back(std::move(zeros));
+  list.push_back(zero_rows_placement("x0", contract.epilogue_inputs.at(0), contract_extents(contract),
+                                     list[0].transport, s.regions(chip_).lw()));
   StreamPlacement sums = s.sums.placement("y");
   sums.is_output = true;
   // Channels that fill a chunk up are sums of anything.
@@ -302,6 +292,7 @@ class ColumnsProgram {
       : tiler_(tiler),
         tiling_(tiling),
         s_(tiler.sizes(tiling)),
+        regions_(s_.regions(tiler.chip_)),
         window_(tiler.problem_.window),
         operand_stream_(tiler.problem_.operand_first ? 0 : 1) {}
 
@@ -376,15 +367,12 @@ class ColumnsProgram {
     return std::pair(first_image + image, own * window_.stride[0] - window_.pad[0] + row);
   }
 
-  int64_t next_region() { return kAheadLw + next_region_++ % s_.regions * s_.region_lw; }
   RowsTransfer zeros() const {
     RowsTransfer outside;
     outside.stream = 2;
     outside.group = 0;
     return outside;
   }
-  /// The slot of a MAB in even or odd L1Bs.
-  static int64_t slot_of(int64_t mab, int64_t odd) { return 2 * mab + odd; }
 
   /// The operand's `rows` rows from `row` on under a slot's first one become vectors of the next turn.
   void load_operand(int64_t row, int64_t rows) {
@@ -403,7 +391,7 @@ class ColumnsProgram {
         load.buffer = raw;
         add(LoadColumns(load));
         // The next chunk finds them there, if L2BM has room for all.
-        if (rows * kSlots <= s_.regions) load.transfers.clear();
+        if (rows * kColumnSlots <= regions_.count()) load.transfers.clear();
       }
       make_windows(raw, chunk);
     }
@@ -415,21 +403,16 @@ class ColumnsProgram {
       for (int64_t mab = 0; mab < kBlocksPerChunk; ++mab) {
         LoadColumns load;
         load.stream = operand_stream_;
-        for (int64_t odd = 0; odd < 2; ++odd) {
-          const int64_t l2bm = next_region();
-          load.l2bm.at(static_cast<size_t>(odd)) = l2bm;
-          const auto list = row_transfers(
-              s_.operand, channels, l2bm,
-              [&](int l2b) { return operand_of(l2b, slot_of(mab, odd), row + number); }, zeros(),
-              tiler_.chip_);
-          load.transfers.insert(load.transfers.end(), list.begin(), list.end());
-        }
+        load.mab = mab;
+        bring_slot_rows(
+            load, regions_, s_.operand, channels,
+            [&](int l2b, int64_t slot) { return operand_of(l2b, slot, row + number); }, zeros(),
+            tiler_.chip_);
         load.order = s_.operand.order();
         load.columns = tiler_.problem_.operand_columns;
         load.lane = window_.stride[1] * s_.results.order().groups;
         load.first = -window_.pad[1];
         load.count = window_.columns_under(s_.results.order().groups);
-        load.mab = mab;
         load.all_blocks = true;
         load.at = number * s_.columns * kBlocksPerChunk;
         load.pitch = s_.columns;
@@ -447,20 +430,15 @@ class ColumnsProgram {
       for (int64_t mab = 0; mab < kBlocksPerChunk; ++mab) {
         LoadColumns load;
         load.stream = 1 - operand_stream_;
-        for (int64_t odd = 0; odd < 2; ++odd) {
-          const int64_t l2bm = next_region();
-          load.l2bm.at(static_cast<size_t>(odd)) = l2bm;
-          const auto list = row_transfers(
-              s_.results, -1, l2bm, [&](int l2b) { return result_of(l2b, slot_of(mab, odd), row + down); },
-              zeros(), tiler_.chip_);
-          load.transfers.insert(load.transfers.end(), list.begin(), list.end());
-        }
+        load.mab = mab;
+        bring_slot_rows(
+            load, regions_, s_.results, -1,
+            [&](int l2b, int64_t slot) { return result_of(l2b, slot, row + down); }, zeros(), tiler_.chip_);
         load.order = s_.results.order();
         load.columns = tiler_.problem_.result_columns;
         load.lane = s_.results.order().groups;
         load.count = s_.results.order().groups;
         load.chunks = s_.results.chunks();
-        load.mab = mab;
         load.buffer = raw_results_;
         load.at = down * row_lw;
         load.pitch = s_.lane_places();
@@ -598,7 +576,7 @@ class ColumnsProgram {
     const int64_t chunks = s_.results.chunks(), row_lw = s_.sums.row_lw();
     const int64_t vectors = tiler_.vectors(tiling_, s_, first_chunk_);
     const int64_t first = first_chunk_ * kChunkChannels / isa::kCyclesPerStep;
-    const int64_t l2bm_rows = (tiler_.chip_.memory.l2bm_lw - kAheadLw) / 2 / row_lw;
+    const int64_t l2bm_rows = (tiler_.chip_.memory.l2bm_lw - RowRegions::kAheadLw) / 2 / row_lw;
     const int64_t most = std::min(rows_staging(tiler_.chip_).results_lw / row_lw, l2bm_rows);
     int64_t number = 0;
     for (int64_t position = 0; position < tiler_.problem_.positions(); ++position) {
@@ -634,13 +612,14 @@ class ColumnsProgram {
   const ColumnsTiler& tiler_;
   const ColumnsTiling& tiling_;
   const ColumnsTiler::Sizes s_;
+  RowRegions regions_;
   const RowsWindow& window_;
   int operand_stream_;
   TileProgram program_;
   std::array<int, 2> raw_operand_{-1, -1};
   int raw_results_ = -1, windows_ = -1, matrices_ = -1, sums_ = -1, work_ = -1;
   int64_t first_chunk_ = 0, chunks_ = 1, image_ = 0;
-  int64_t next_region_ = 0, next_raw_ = 0;
+  int64_t next_raw_ = 0;
   int64_t turns_ = 0;      ///< whose windows are there
   std::vector<Use> uses_;  ///< of them
 };
@@ -653,15 +632,10 @@ TileProgram ColumnsTiler::program(const ColumnsTiling& tiling, const std::string
   return ColumnsProgram(*this, tiling).run(name, placements, dram_addresses);
 }
 
-/// A lane for every pair of L1Bs, a row for every MAB of a quad.
-bool has_columns(const isa::Chip& chip) {
-  return chip.mab_per_l1b == kBlocksPerChunk * kBlocksPerChunk && chip.l1b_per_l2b == 2 * isa::kCyclesPerStep;
-}
-
 std::vector<Candidate> columns_candidates(const Layer& layer, const LayerGraph& graph, const isa::Chip& chip,
                                           const KernelOptions& options) {
   const auto& contract = std::get<ContractLayer>(layer.body);
-  if (!has_columns(chip) || options.precision != MatrixPrecision::kGFloat ||
+  if (!has_column_lanes(chip) || options.precision != MatrixPrecision::kGFloat ||
       contract.epilogue_inputs.size() != 1)
     return {};
   auto problem = columns_problem(contract, layer.outputs.at(0), graph);
@@ -689,7 +663,7 @@ std::vector<Candidate> columns_candidates(const Layer& layer, const LayerGraph& 
 }  // namespace
 
 std::optional<int64_t> columns_cycles(const ColumnsProblem& whole, RowsSplit results, const isa::Chip& chip) {
-  if (!has_columns(chip)) return std::nullopt;
+  if (!has_column_lanes(chip)) return std::nullopt;
   ColumnsProblem problem = whole;
   const RowsImage image(problem.results, results, chip);
   problem.parts = {image.image_ways(), image.row_ways()};

@@ -295,4 +295,63 @@ void lower_column_product(TileLoweringContext& context, const ColumnProduct& op)
   }
 }
 
+void lower_add_columns(TileLoweringContext& context, const AddColumns& op) {
+  MachineBuilder& builder = context.builder;
+  const auto [groups, chunks] = op.order;
+  const int64_t width = op.order.width();
+  const int sums = context.buffer_values[static_cast<size_t>(op.sums)];
+  const auto sums_from = [&](int64_t lw, int64_t step) {
+    return MachineBuilder::operand(sums, lw * kWordsPerLong, static_cast<int32_t>(step * kWordsPerLong));
+  };
+  // The term and then, as another input, what it is added to.
+  const auto inputs = static_cast<int>(op.inputs.size());
+  ScalarExpr addition = op.expr;
+  const int term = addition.result();
+  addition.set_result(addition.apply(ScalarOp::kAdd, term, addition.input(inputs)));
+  const auto add = [&](int64_t chunk, int64_t column, const Operand& to, const Operand& result) {
+    std::vector<Operand> operands;
+    for (const RowsInput& input : op.inputs) {
+      const int buffer = context.buffer_values[static_cast<size_t>(input.buffer)];
+      const int64_t place = (chunk / width * op.pitch + column) * width + chunk % width;
+      operands.push_back(input.of_rows ? MachineBuilder::operand(buffer, place * kWordsPerLong,
+                                                                 static_cast<int32_t>(width * kWordsPerLong))
+                                       : MachineBuilder::operand(buffer, chunk * kWordsPerLong, 0));
+    }
+    operands.push_back(to);
+    lower_scalar(builder, addition, operands, result);
+  };
+  // Columns behind the last of a lane are no places: the sums of these cycles stay.
+  const int64_t rest = groups % kCyclesPerStep;
+  for (int64_t chunk = 0; rest > 0 && chunk < chunks; ++chunk) {
+    Operand result = sums_from(chunk, chunks);
+    result.mask = first_cycles(rest);
+    add(chunk, groups - rest, sums_from(chunk, chunks), result);
+  }
+  // Chunks in turn, since a sum waits for the one before.
+  std::vector<Operand> totals;
+  for (int64_t chunk = 0; chunk < chunks; ++chunk) totals.push_back(sums_from(chunk, chunks));
+  for (int64_t column = 0; column + kCyclesPerStep <= groups; column += kCyclesPerStep) {
+    const bool is_last = column + 2 * kCyclesPerStep > groups;
+    for (int64_t chunk = 0; chunk < chunks; ++chunk) {
+      Operand& total = totals[static_cast<size_t>(chunk)];
+      const Operand next = is_last ? sums_from(chunk, chunks)
+                                   : MachineBuilder::operand(builder.value(
+                                         "total", kCyclesPerStep * kWordsPerLong, kColumnRegisters));
+      add(chunk, column, total, next);
+      total = next;
+    }
+  }
+  if (!op.fold) return;
+  ScalarExpr both;
+  both.apply(ScalarOp::kAdd, both.input(0), both.input(1));
+  for (int64_t chunk = 0; chunk < chunks; ++chunk) {
+    std::vector<Operand> halves;
+    for (int64_t half = 0; half < 2; ++half)
+      halves.push_back(lower_scalar(
+          builder, both,
+          {sums_from(2 * half * chunks + chunk, 0), sums_from((2 * half + 1) * chunks + chunk, 0)}));
+    lower_scalar(builder, both, halves, sums_from(chunk, chunks));
+  }
+}
+
 }  // namespace kodama::compiler

@@ -18,14 +18,6 @@
 namespace kodama::compiler {
 namespace {
 
-/// Two L2Bs, each as large as one of mncore2.
-isa::Chip small_chip() {
-  isa::Chip chip = isa::find_chip("mncore2");
-  chip.groups = 2;
-  chip.l2b_per_group = 1;
-  return chip;
-}
-
 struct Convolution {
   int64_t images = 1, in = 32, out = 32, rows = 8, columns = 8, kernel = 3, stride = 1, dilation = 1, pad = 1;
   int64_t kernel_columns = 0;  ///< 0: as many as rows
@@ -61,7 +53,7 @@ std::vector<double> added_up(const Tensor& sums, int64_t size) {
 }
 
 /// Holds every candidate against the reference; says how many there are.
-size_t check(const Convolution& convolution, const isa::Chip& chip = small_chip()) {
+size_t check(const Convolution& convolution, const isa::Chip& chip = testing::small_chip()) {
   SCOPED_TRACE(convolution.text());
   const onnx::ModelProto model = import_model(testing::parse_model(convolution.text()), {}, "test");
   const TensorMap inputs = testing::random_inputs(model, 1);
@@ -174,7 +166,7 @@ TEST(Columns, WhatItDoesNotDo) {
   const auto is_taken = [](const std::string& text) {
     const onnx::ModelProto model = import_model(testing::parse_model(text), {}, "test");
     LayerGraph graph = lower_to_layers(model);
-    split_columns(graph, small_chip(), true);
+    split_columns(graph, testing::small_chip(), true);
     const auto is_product = [](const Layer& layer) { return layer.kind() == LayerKind::kContract; };
     const Layer& layer = *std::ranges::find_if(graph.layers, is_product);
     return !std::get<ContractLayer>(layer.body).epilogue_inputs.empty();
@@ -197,7 +189,7 @@ TEST(Columns, LargeProductsBecomeParts) {
   EXPECT_EQ(std::get<ContractLayer>(graph.layers[0].body).output_shape, (Shape{8, 1, 64, 64, 3, 3}));
 }
 TEST(Columns, DamagedOperationsAreFound) {
-  const isa::Chip chip = small_chip();
+  const isa::Chip chip = testing::small_chip();
   const onnx::ModelProto model = import_model(testing::parse_model(Convolution().text()), {}, "test");
   LayerGraph graph = lower_to_layers(model);
   split_columns(graph, chip, true);

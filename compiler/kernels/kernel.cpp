@@ -22,7 +22,7 @@ passes::Registry<Kernel>& registry() {
       "kernel",
       {contract_columns_kernel(), contract_mau_kernel(), contract_rows_kernel(), depthwise_rows_kernel(),
        gather_kernel(), map_kernel(), map_rows_kernel(), matmul_rows_kernel(), normalize_rows_kernel(),
-       reduce_kernel(), reduce_rows_kernel(), reduce_shared_kernel()},
+       reduce_kernel(), reduce_rows_kernel(), reduce_shared_kernel(), sum_pictures_kernel()},
       [](const Kernel& kernel) -> std::pair<std::string, std::string> {
         if (kernel.kind != LayerKind::kRearrange && kernel.kind != LayerKind::kHost) return {};
         return {fmt::format("for {} layers", layer_kind_name(kernel.kind)),

@@ -11,6 +11,14 @@
 /// Kernels on the simulator.
 namespace kodama::compiler::testing {
 
+/// Two L2Bs, each as large as one of mncore2.
+inline isa::Chip small_chip() {
+  isa::Chip chip = isa::find_chip("mncore2");
+  chip.groups = 2;
+  chip.l2b_per_group = 1;
+  return chip;
+}
+
 struct Outcome {
   Tensor result;
   int64_t cycles = 0;

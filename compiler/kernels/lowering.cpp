@@ -56,6 +56,8 @@ void lower_node(TileLoweringContext& context, const TileNode& node) {
           lower_transpose_columns(context, op);
         } else if constexpr (std::is_same_v<Op, ColumnProduct>) {
           lower_column_product(context, op);
+        } else if constexpr (std::is_same_v<Op, AddColumns>) {
+          lower_add_columns(context, op);
         } else if constexpr (std::is_same_v<Op, SumRows>) {
           lower_sum_rows(context, op);
         } else if constexpr (std::is_same_v<Op, StoreRows>) {

@@ -153,6 +153,7 @@ void lower_load_columns(TileLoweringContext& context, const LoadColumns& op);  /
 void lower_transpose_columns(TileLoweringContext& context,
                              const TransposeColumns& op);                          // columns_lowering.cpp
 void lower_column_product(TileLoweringContext& context, const ColumnProduct& op);  // columns_lowering.cpp
+void lower_add_columns(TileLoweringContext& context, const AddColumns& op);        // columns_lowering.cpp
 void lower_sum_rows(TileLoweringContext& context, const SumRows& op);
 void lower_store_rows(TileLoweringContext& context, const StoreRows& op);
 

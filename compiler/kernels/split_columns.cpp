@@ -8,6 +8,7 @@
 
 #include "compiler/kernels/builtin_kernels.h"
 #include "compiler/kernels/columns_problem.h"
+#include "compiler/kernels/zero_rows.h"
 #include "compiler/layers/fusion.h"
 #include "compiler/tensor/fresh_names.h"
 
@@ -174,16 +175,8 @@ class ColumnsSplitter {
  private:
   /// An input of the epilogue that is read by nobody but the kernel's transfers.
   void add_zeros(Layer& layer) {
-    if (zeros_ < 0) {
-      LayerTensor tensor;
-      tensor.name = tensors_.make_unique("zeros");
-      tensor.shape = {1};
-      tensor.constant = Tensor(DataType::kFloat32, tensor.shape);
-      zeros_ = static_cast<TensorId>(graph_.tensors.size());
-      graph_.tensors.push_back(std::move(tensor));
-    }
     auto& contract = std::get<ContractLayer>(layer.body);
-    contract.epilogue_inputs.push_back({zeros_, AffineMap(1, contract.dims.size()), 0});
+    zeros_.add(graph_, tensors_, contract.epilogue_inputs, contract.dims.size());
   }
 
   void split(size_t index, const ColumnsProblem& problem, const Parts& parts) {
@@ -236,7 +229,7 @@ class ColumnsSplitter {
   LayerGraph& graph_;
   const isa::Chip& chip_;
   FreshNames layers_, tensors_;
-  TensorId zeros_ = -1;
+  ZeroRows zeros_;
 };
 
 }  // namespace

@@ -8,8 +8,10 @@
 #include <utility>
 
 #include "compiler/kernels/builtin_kernels.h"
+#include "compiler/kernels/picture_sums.h"
 #include "compiler/kernels/rows_windows.h"
 #include "compiler/kernels/spread.h"
+#include "compiler/kernels/zero_rows.h"
 #include "compiler/tensor/fresh_names.h"
 #include "isa/arithmetic.h"
 
@@ -106,6 +108,7 @@ void guard_dim(LayerGraph& graph, const std::string& name, ReduceLayer& first, s
 /// Both halves may be split again, and a model may have a node of any name.
 struct Names {
   FreshNames layers, tensors;
+  ZeroRows zeros;
 };
 
 /// Cycles of a layer on images of rows, before conversions; nothing where it isn't one.
@@ -183,6 +186,41 @@ std::optional<ImageHalves> best_image_halves(const Layer& layer, const LayerGrap
   return best;
 }
 
+/// A layer's sums over pictures become those of parts and of these, at `index` and behind it, with a layer
+/// for terms before them if they need one. Says how many layers there are now; 0: as before.
+size_t split_picture_sums(LayerGraph& graph, size_t index, const isa::Chip& chip, Names& names) {
+  const Layer whole = graph.layers[index];
+  auto halves = picture_sum_halves(
+      std::get<ReduceLayer>(whole.body),
+      [&](TensorId tensor) -> const Shape& { return graph.tensors[static_cast<size_t>(tensor)].shape; },
+      chip);
+  if (!halves) return 0;
+  std::vector<Layer> layers;
+  const auto add_layer = [&](const char* what, auto body, const Shape& made) {
+    LayerTensor tensor;
+    tensor.name = names.tensors.make_unique(graph.tensors[static_cast<size_t>(whole.outputs[0])].name + what);
+    tensor.shape = made;
+    Layer layer = whole;
+    layer.name = names.layers.make_unique(whole.name + what);
+    layer.body = std::move(body);
+    layer.outputs = {static_cast<TensorId>(graph.tensors.size())};
+    graph.tensors.push_back(std::move(tensor));
+    layers.push_back(std::move(layer));
+    return layers.back().outputs[0];
+  };
+  if (halves->terms) {
+    const Shape made = halves->terms->extents;
+    halves->first.inputs[0].tensor = add_layer("/terms", std::move(*halves->terms), made);
+  }
+  names.zeros.add(graph, names.tensors, halves->first.epilogue_inputs, halves->first.output_extents.size());
+  const Shape parts = halves->first.output_extents;
+  halves->second.inputs[0].tensor = add_layer("/parts", std::move(halves->first), parts);
+  graph.layers[index].body = std::move(halves->second);
+  graph.layers.insert(graph.layers.begin() + static_cast<std::ptrdiff_t>(index), layers.begin(),
+                      layers.end());
+  return layers.size() + 1;
+}
+
 enum class Split { kNone, kImage, kLists };
 
 /// Splits layer `index` if that helps; the second half stands at index + 1 then.
@@ -258,6 +296,12 @@ void split_reductions(LayerGraph& graph, const isa::Chip& chip) {
   for (const Layer& layer : graph.layers) names.layers.reserve(layer.name);
   for (const LayerTensor& tensor : graph.tensors) names.tensors.reserve(tensor.name);
   for (size_t index = 0; index < graph.layers.size();) {
+    // What is done for every image by itself, "reduce-rows" does.
+    if (graph.layers[index].kind() == LayerKind::kReduce &&
+        !cycles_on_rows(graph.layers[index], graph, chip)) {
+      // What is left is a list of sums, which may be split again.
+      if (const size_t made = split_picture_sums(graph, index, chip, names); made > 0) index += made - 1;
+    }
     switch (split_layer(graph, index, chip, names)) {
       case Split::kNone:
         ++index;

@@ -20,6 +20,9 @@ void fuse_scales(LayerGraph& graph);
 /// Who reads the result of a Rearrange with one piece reads the Rearrange's source instead, where the
 /// composed access is still affine; Rearranges that nobody reads any more go.
 void fold_rearranges(LayerGraph& graph);
+/// A Reduce that sums up what an earlier one does, as a model's statistics and their gradients do, reads that
+/// one's result: it becomes another name of it, or where its epilogue does more, a Map.
+void merge_reductions(LayerGraph& graph);
 /// Rearranges that nobody reads go.
 void drop_unread_rearranges(LayerGraph& graph);
 /// Removes tensors that no layer, input, output or used alias refers to; renumbers the rest.

@@ -232,6 +232,7 @@ struct LayerPass {
 constexpr LayerPass kFusions[] = {{"fuse-maps", fuse_maps},
                                   {"fuse-epilogues", fuse_epilogues},
                                   {"fuse-reductions", fuse_reductions},
+                                  {"merge-reductions", merge_reductions},
                                   {"fuse-scales", fuse_scales},
                                   {"fold-rearranges", fold_rearranges}};
 

@@ -58,6 +58,11 @@ struct BufferUseOf {
   BufferUse operator()(const ColumnProduct& op) const {
     return {{op.matrices, op.windows, op.sums}, {op.sums, op.work}};
   }
+  BufferUse operator()(const AddColumns& op) const {
+    BufferUse use{inputs(op.inputs), {op.sums}};
+    use.reads.push_back(op.sums);
+    return use;
+  }
   BufferUse operator()(const ReduceLines& op) const { return windows(op); }
   BufferUse operator()(const StoreRows&) const { return {}; }
   BufferUse operator()(const TileLoop& loop) const {
@@ -138,6 +143,11 @@ struct ReadsOf {
   std::vector<BufferRead> operator()(TransposeColumns& op) const { return {{&op.raw}}; }
   std::vector<BufferRead> operator()(ColumnProduct& op) const {
     return {{&op.matrices}, {&op.windows}, {&op.sums}};
+  }
+  std::vector<BufferRead> operator()(AddColumns& op) const {
+    std::vector<BufferRead> reads = whole(op.inputs);
+    reads.push_back({&op.sums});
+    return reads;
   }
   std::vector<BufferRead> operator()(ReduceLines& op) const { return windows(op); }
   std::vector<BufferRead> operator()(StoreRows&) const { return {}; }

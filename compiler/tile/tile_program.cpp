@@ -474,6 +474,16 @@ class Verifier {
       }
     }
   }
+  void node(const AddColumns& op) const {
+    const auto& [groups, chunks] = op.order;
+    require(groups > 0 && chunks > 0 && op.pitch >= isa::round_up(groups, int64_t{isa::kCyclesPerStep}),
+            "add columns: {} columns of {} chunks, {} apart", groups, chunks, op.pitch);
+    require(op.expr.input_count() <= std::ssize(op.inputs), "add columns: {} inputs of {}", op.inputs.size(),
+            op.expr.input_count());
+    for (const RowsInput& input : op.inputs)
+      buffer_range("add columns", input.buffer, {}, input.of_rows ? chunks * op.pitch : chunks);
+    buffer_range("add columns", op.sums, {}, chunks * isa::kCyclesPerStep);
+  }
   void places(std::string_view what, const LanePlaces& at, int64_t l2bm) const {
     const auto& [groups, chunks] = at.order;
     require(at.rows > 0 && groups > 0 && chunks > 0 && at.row_places >= groups && l2bm >= 0 &&
@@ -818,6 +828,12 @@ class Printer {
         list += fmt::format(", {} * {}", matrix, fmt::join(windows, " "));
       line("  {}{}", fmt::join(sums, " "), list);
     }
+  }
+  void node(const AddColumns& op) {
+    std::string list;
+    for (const RowsInput& input : op.inputs) list += ", " + buffer(input.buffer, {});
+    line("add columns {} += {}{}: {} columns of {} chunks, {} apart{}", buffer(op.sums, {}),
+         op.expr.to_string(), list, op.order.groups, op.order.chunks, op.pitch, op.fold ? ", added up" : "");
   }
   void node(const LoadPlaces& op) {
     line("load places {} <- {}: {} rows of {} columns, {} chunks", buffer(op.buffer, {}),

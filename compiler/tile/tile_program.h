@@ -679,6 +679,19 @@ struct ColumnProduct {
   bool operator==(const ColumnProduct&) const = default;
 };
 
+/// Sums of a lane's columns: sums[4][chunks] += expr(inputs) over columns c, c + 4, ..., and with `fold` each
+/// chunk's four become what they add up to. Inputs are buffers as LoadColumns fills them without all_blocks,
+/// `pitch` columns to a row (`of_rows`), or one LW for a chunk.
+struct AddColumns {
+  ScalarExpr expr;
+  std::vector<RowsInput> inputs;
+  RowOrder order = {};  ///< of the rows
+  int64_t pitch = 1;
+  int sums = -1;
+  bool fold = false;
+  bool operator==(const AddColumns&) const = default;
+};
+
 /// Rows of sums that every L1B has a part of: what they add up to, in L2BM.
 struct SumRows {
   int64_t rows = 1;
@@ -710,8 +723,8 @@ struct TileLoop {
 struct TileNode {
   std::variant<LoadTile, StoreTile, FillTile, ProductTile, StreamProduct, MapTile, ReduceTile, GatherTile,
                LoadRows, WindowProduct, ReduceWindows, NormalizeRows, FinishRows, LoadLanes, LoadPlaces,
-               FinishLanes, LoadLines, ReduceLines, LoadColumns, TransposeColumns, ColumnProduct, SumRows,
-               StoreRows, TileLoop>
+               FinishLanes, LoadLines, ReduceLines, LoadColumns, TransposeColumns, ColumnProduct, AddColumns,
+               SumRows, StoreRows, TileLoop>
       kind;
 };
 

@@ -62,7 +62,8 @@ void batch_normalization(NodeGradient& n) {
   axes.insert(axes.begin(), 0);
   const Term dy = n.dy_or_zeros(0);
   const Term scale = per_channel(n.x(1), x);
-  give_channel(n, 2, dy, axes);
+  const Term total = reduce_sum(dy, axes);
+  if (n.wants(2)) n.give(2, cast(reshape(total, n.x(2).shape), n.x(2).type));
   if (n.integer("training_mode") == 0) {
     const Term centered = x - per_channel(n.x(3), x);
     const Term inverse = map("Reciprocal", sqrt(per_channel(n.x(4), x) + epsilon));
@@ -73,18 +74,25 @@ void batch_normalization(NodeGradient& n) {
     return;
   }
   const double momentum = n.number("momentum");
-  const Normalized normalized = normalize(x, axes, epsilon);
-  give_channel(n, 1, dy * normalized.x, axes);
-  Term dx = denormalize(normalized, dy * scale);
+  const double count = static_cast<double>(x.size()) / static_cast<double>(n.x(1).size());
+  const Term average = reduce("ReduceMean", x, axes);
+  // What is as large as the data is read and made as seldom as can be: x - average is another node for each
+  // that reads it, and so a part of it, and all else is for a channel.
+  const auto centered = [&] { return x - average; };
+  const Term deviation = centered();
+  const Term variance = reduce("ReduceMean", deviation * deviation, axes);
+  const Term inverse = map("Reciprocal", sqrt(variance + epsilon));
+  const Term along = reduce_sum(dy * centered(), axes) * inverse;
+  if (n.wants(1)) n.give(1, cast(reshape(along, n.x(1).shape), n.x(1).type));
+  Term dx = (dy - total / count - centered() * (along * inverse / count)) * (scale * inverse);
   // Running mean and variance are sums of the old ones and of those of the batch.
   for (int k = 1; k <= 2; ++k) {
     const Term running = n.dy(k);
     const Term old = running ? running : n.graph().filled(0, n.x(2 + k).type, n.x(2 + k).shape);
     n.give(2 + k, old * momentum);
     if (!running) continue;
-    const double share = (1 - momentum) * static_cast<double>(n.x(1).size()) / static_cast<double>(x.size());
-    const Term own = per_channel(running, x) * share;
-    dx = dx + (k == 1 ? own : own * normalized.centered * 2.0);
+    const Term own = per_channel(running, x) * ((1 - momentum) / count);
+    dx = dx + (k == 1 ? own : own * centered() * 2.0);
   }
   n.give(0, dx);
 }
