@@ -41,6 +41,10 @@
 /// A block of eight places has cells of `across` columns and `down` rows: eight columns, or where a lane has
 /// fewer, rows too. Rows of the operand that stay in the vectors (one row down) serve all rows of the kernel;
 /// else every position of the kernel has vectors of its own.
+///
+/// Where channels are sections, a tile of the operand's chunks is multiplied with the chunks of results of
+/// the same sections alone: several sections at a time, or chunks of one. An L2B that has channels of results
+/// has the same sections of the operand.
 namespace kodama::compiler {
 
 using isa::ceil_div;
@@ -81,6 +85,7 @@ class ColumnsTiler {
     int64_t columns = 1;           ///< of the operand, of a lane
     int64_t raw_rows = 1;          ///< of the operand that are in the PEs as they come
     int64_t tile_blocks = 1;       ///< blocks of eight channels that are taken of a chunk
+    int64_t tile_results = 1;      ///< chunks of results that a tile's are multiplied with
     int64_t shifts = 1;            ///< positions that have vectors of their own
     int64_t ring = 1;              ///< rows of results that are in the PEs
     int64_t raw_operand_lw = 0, raw_results_lw = 0, windows_lw = 0, matrices_lw = 0, sums_lw = 0;
@@ -91,6 +96,10 @@ class ColumnsTiler {
     }
     int64_t channels() const { return tile_blocks * kBlockChannels; }  ///< of a chunk
     int64_t lane_places() const { return blocks * across; }            ///< with those that fill a block up
+    /// Columns of a row of results in the PEs: four units come at a time, also where a row has fewer.
+    int64_t raw_pitch() const {
+      return std::max(lane_places(), int64_t{isa::kCyclesPerStep} / results.order().width());
+    }
   };
 
   Sizes sizes(const ColumnsTiling& tiling) const {
@@ -105,27 +114,54 @@ class ColumnsTiler {
     s.slot_rows = kColumnSlots / tiling.slot_images;
     s.rows = round_up(ceil_div(s.results.rows(), s.slot_rows), s.down);
     s.images = ceil_div(s.results.images(), tiling.slot_images);
+    s.tile_results = s.results.chunks();
+    if (problem_.sections > 1)
+      s.tile_results = std::max<int64_t>(1, tiling.tile_chunks / section_chunks()) * section_results(s);
     s.columns = window.columns_under(s.lane_places());
     s.raw_rows = s.down == 1 ? 1 : window.rows_under(s.down);
-    s.tile_blocks = std::min(kBlocksPerChunk, ceil_div(problem_.operand.channels, kBlockChannels));
+    s.tile_blocks = std::min(kBlocksPerChunk, ceil_div(problem_.channels, kBlockChannels));
     s.shifts = window.kernel[1] * (s.down == 1 ? 1 : window.kernel[0]);
     s.ring = s.down == 1 ? ((window.kernel[0] - 1) * window.dilation[0] + kTurns - 1) / window.stride[0] + 1
                          : kTurns;
     s.raw_operand_lw = s.raw_rows * s.columns * kBlocksPerChunk;
-    // Four units come at a time, also where a row has fewer.
-    s.raw_results_lw = s.down * s.results.chunks() * s.lane_places() + isa::kCyclesPerStep;
+    s.raw_results_lw = s.down * loaded_results(s) * s.raw_pitch();
     s.windows_lw = s.shifts * s.blocks * tiling.tile_chunks * s.channels();
-    s.matrices_lw = s.blocks * s.results.chunks() * kBlockChannels;
-    s.sums_lw = problem_.positions() * vectors(tiling, s, 0) * isa::kCyclesPerStep * s.results.chunks();
+    s.matrices_lw = s.blocks * s.tile_results * kBlockChannels;
+    s.sums_lw = problem_.positions() * vectors(tiling, s, 0) * isa::kCyclesPerStep * s.tile_results;
     return s;
   }
-  /// Vectors of four channels of a tile from chunk `first` on.
-  int64_t vectors(const ColumnsTiling& tiling, const Sizes& s, int64_t first) const {
-    return std::min(
-        tiling.tile_chunks * s.channels() / isa::kCyclesPerStep,
-        ceil_div(problem_.operand.channels - first * kChunkChannels, int64_t{isa::kCyclesPerStep}));
+  /// The operand's chunks in a section, and those of a tile that are of one.
+  int64_t section_chunks() const { return ceil_div(problem_.channels, kChunkChannels); }
+  int64_t own_chunks(const ColumnsTiling& tiling) const {
+    return std::min(tiling.tile_chunks, section_chunks());
   }
-  int64_t all_chunks() const { return ceil_div(problem_.operand.channels, kChunkChannels); }
+  /// Chunks of results in a section.
+  int64_t section_results(const Sizes& s) const {
+    return problem_.sections > 1 ? s.results.chunks() * s.results.channel_ways() / problem_.sections
+                                 : s.results.chunks();
+  }
+  /// Vectors of four channels of a section, of a tile from chunk `first` on.
+  int64_t vectors(const ColumnsTiling& tiling, const Sizes& s, int64_t first) const {
+    const int64_t before = first % section_chunks() * kChunkChannels;
+    return std::min(own_chunks(tiling) * s.channels() / isa::kCyclesPerStep,
+                    ceil_div(problem_.channels - before, int64_t{isa::kCyclesPerStep}));
+  }
+  /// Chunks of the operand that an L2B works on, tile by tile.
+  int64_t all_chunks(const Sizes& s) const {
+    return problem_.sections > 1 ? s.operand.chunks() : section_chunks();
+  }
+  /// As many chunks of it as a tile of at least `chunks` may have: sections, or a part of one.
+  int64_t tile_of(int64_t chunks) const {
+    if (problem_.sections == 1) return chunks;
+    if (chunks >= section_chunks()) return chunks / section_chunks() * section_chunks();
+    while (section_chunks() % chunks != 0) --chunks;
+    return chunks;
+  }
+  /// Chunks of results that are loaded for a tile at most: they come in pairs.
+  int64_t loaded_results(const Sizes& s) const {
+    const int64_t width = s.results.order().width();
+    return std::min(s.results.chunks(), round_up(s.tile_results + width - 1, width));
+  }
 
   /// Where what products don't read, or read seldom, is.
   struct Homes {
@@ -169,43 +205,64 @@ class ColumnsTiler {
   }
   /// Whether lanes of both are the same columns, and nothing of a lane is beyond the next one (LoadColumns).
   bool has_lanes(const Sizes& s) const {
+    if (packed_lw() > 0) return true;
     const int64_t groups = s.operand.order().groups;
     return groups == problem_.window.stride[1] * s.results.order().groups &&
            problem_.window.pad[1] <= groups && right(s) <= groups;
   }
 
+  /// LW from a column of a packed operand to the next.
+  int64_t packed_lw() const { return problem_.operand.packed ? problem_.operand.packed->column_lw() : 0; }
+  /// Units of L1BM for an operand's row; in pairs of chunks, of one.
+  int64_t operand_units(const Sizes& s) const {
+    if (packed_lw() > 0) {
+      const int64_t line_lw = (s.lane_places() - 1) * packed_lw() + section_chunks() * kColumnLw;
+      return round_up(std::max(s.operand.order().groups, ceil_div(line_lw, kColumnLw)),
+                      int64_t{isa::kCyclesPerStep});
+    }
+    return staged(s.operand.order(), 1, std::max(problem_.window.pad[1], right(s)));
+  }
+  /// Places of 16 LW that an L1B has of a row: of pairs of chunks, with `beside` columns of either lane
+  /// beside.
+  static int64_t staged(const RowOrder& order, int64_t pairs, int64_t beside) {
+    const int64_t width = order.width();
+    return pairs * (round_up(order.groups * width, int64_t{isa::kCyclesPerStep}) +
+                    2 * round_up(beside * width, int64_t{isa::kCyclesPerStep}));
+  }
+  /// Whether L2Bs have the same sections of both, whole ones.
+  bool has_sections(const ColumnsTiling& tiling, const Sizes& s) const {
+    const int64_t ways = s.results.channel_ways();
+    if (problem_.sections == 1) return true;
+    return s.operand.channel_ways() == ways && problem_.sections % ways == 0 &&
+           (ways == 1 || tiling.operand == tiling.results) &&
+           s.operand.chunks() * ways == problem_.sections * section_chunks();
+  }
+
   bool fits(const ColumnsTiling& tiling, const Sizes& s) const {
-    const RowsWindow& window = problem_.window;
     const int64_t local = chip_.memory.lm_words / isa::kWordsPerLong - kRowsReserveLw;
     const int64_t ways = chip_.l2b_count() / s.results.channel_ways();
     const bool has_parts =
         s.results.image_ways() == problem_.parts[0] && s.results.row_ways() == problem_.parts[1] &&
         s.results.images() == problem_.part_size[0] && s.results.rows() == problem_.part_size[1];
-    const bool has_sums = s.sums.image_ways() == ways && s.sums.images() == problem_.positions();
+    const bool has_sums = s.sums.image_ways() == ways && s.sums.images() == problem_.sum_images() &&
+                          (problem_.column_images == 1 || tiling.tile_chunks == section_chunks());
     const Homes homes = this->homes(s);
-    // Places of 16 LW that an L1B has of a row: of a pair of chunks with the columns beside, of all of
-    // results.
-    const auto staged = [](const RowOrder& order, int64_t pairs, int64_t beside) {
-      const int64_t width = order.width();
-      return pairs * (round_up(order.groups * width, int64_t{isa::kCyclesPerStep}) +
-                      2 * round_up(beside * width, int64_t{isa::kCyclesPerStep}));
-    };
     const RowOrder of_results = s.results.order();
     const int64_t room = rows_staging(chip_).windows_lw / kColumnLw;
-    const bool fits_l1bm =
-        staged(of_results, of_results.chunks / of_results.width(), 0) <= room &&
-        (!has_lanes(s) || staged(s.operand.order(), 1, std::max(window.pad[1], right(s))) <= room);
-    return has_parts && has_sums && s.results.is_nearly_even() && s.operand.is_nearly_even() && fits_l1bm &&
-           s.sums_lw + homes.lw(Space::kLm1, s) <= local && kTurns * s.windows_lw <= local &&
-           vectors(tiling, s, 0) <= kWorkVectors && s.regions(chip_).count() >= 4 &&
-           s.sums.row_lw() <= rows_staging(chip_).results_lw;
+    const bool fits_l1bm = staged(of_results, ceil_div(loaded_results(s), of_results.width()), 0) <= room &&
+                           (!has_lanes(s) || operand_units(s) <= room);
+    return has_parts && has_sums && has_sections(tiling, s) && s.results.is_nearly_even() &&
+           s.operand.is_nearly_even() && fits_l1bm && s.sums_lw + homes.lw(Space::kLm1, s) <= local &&
+           kTurns * s.windows_lw <= local && vectors(tiling, s, 0) <= kWorkVectors &&
+           s.regions(chip_).count() >= 4 && s.sums.row_lw() <= rows_staging(chip_).results_lw;
   }
 
   std::optional<ColumnsTiling> best(RowsSplit operand, RowsSplit results) const {
     std::optional<ColumnsTiling> found;
     for (int64_t slot_images = 1; slot_images <= kColumnSlots; slot_images *= 2) {
-      for (int64_t tiles = 1; tiles <= all_chunks(); ++tiles) {
-        ColumnsTiling tiling{operand, results, slot_images, ceil_div(all_chunks(), tiles)};
+      const int64_t all = all_chunks(sizes({operand, results, slot_images, 1, 0}));
+      for (int64_t tiles = 1; tiles <= all; ++tiles) {
+        ColumnsTiling tiling{operand, results, slot_images, tile_of(ceil_div(all, tiles)), 0};
         const Sizes s = sizes(tiling);
         if (!fits(tiling, s)) continue;
         tiling.cycles = cost(tiling, s);
@@ -216,35 +273,39 @@ class ColumnsTiler {
     return found;
   }
 
-  int64_t tiles(const ColumnsTiling& tiling) const { return ceil_div(all_chunks(), tiling.tile_chunks); }
+  int64_t tiles(const ColumnsTiling& tiling, const Sizes& s) const {
+    return ceil_div(all_chunks(s), tiling.tile_chunks);
+  }
   /// Steps that load and turn the operand in a turn, and those of its products.
   std::pair<int64_t, int64_t> turn_steps(const ColumnsTiling& tiling, const Sizes& s) const {
     const RowsWindow& window = problem_.window;
     const int64_t chunks = tiling.tile_chunks;
     const int64_t load =
         kBlocksPerChunk * s.raw_rows * chunks * s.columns * (has_lanes(s) ? 1 : chip_.l1b_per_l2b) +
-        kBlocksPerChunk * s.down * s.results.chunks() *
+        kBlocksPerChunk * s.down * loaded_results(s) *
             ceil_div(s.results.order().groups, int64_t{isa::kCyclesPerStep});
-    const int64_t turned =
-        2 * s.shifts * s.blocks * chunks * s.tile_blocks + 2 * s.blocks * s.results.chunks();
+    const int64_t turned = 2 * s.shifts * s.blocks * chunks * s.tile_blocks + 2 * s.blocks * s.tile_results;
     const int64_t down =
         s.down == 1 ? ceil_div(window.kernel[0], window.stride[0]) * window.kernel[1] : s.shifts;
-    const int64_t products = s.blocks * s.results.chunks() * (down * vectors(tiling, s, 0) + 2);
+    const int64_t products = s.blocks * s.tile_results * (down * vectors(tiling, s, 0) + 2);
     return {load, products + 2 * turned};
   }
   int64_t steps(const ColumnsTiling& tiling, const Sizes& s) const {
     const auto [load, products] = turn_steps(tiling, s);
-    return tiles(tiling) * s.images * turns(s) * (load + products);
+    return tiles(tiling, s) * s.images * turns(s) * (load + products);
   }
   int64_t cost(const ColumnsTiling& tiling, const Sizes& s) const {
     const auto [load, products] = turn_steps(tiling, s);
-    const int64_t rows_lw = s.raw_rows * tiling.tile_chunks / s.operand.chunks() + 1;
-    const int64_t lw = kColumnSlots * (rows_lw * s.operand.row_lw() + s.down * s.results.row_lw());
+    const int64_t chunks = std::min(all_chunks(s), tiling.tile_chunks + s.operand.order().width() - 1);
+    const int64_t operand_lw =
+        packed_lw() > 0 ? s.operand.row_lw() : chunks * s.operand.row_lw() / s.operand.chunks();
+    const int64_t results_lw = loaded_results(s) * s.results.row_lw() / s.results.chunks();
+    const int64_t lw = kColumnSlots * (s.raw_rows * operand_lw + s.down * results_lw);
     const int64_t turn =
         std::max((std::max(load, products) + std::min(load, products) / 4) * isa::kCyclesPerStep,
                  own_rows_cycles(lw, chip_) - chip_.transfer.startup_cycles);
-    const int64_t sums_lw = problem_.positions() * s.sums.rows() * s.sums.row_lw();
-    return tiles(tiling) * s.images * turns(s) * turn + 2 * sums_lw / kUnitLw * isa::kCyclesPerStep +
+    const int64_t sums_lw = problem_.sum_images() * s.sums.rows() * s.sums.row_lw();
+    return tiles(tiling, s) * s.images * turns(s) * turn + 2 * sums_lw / kUnitLw * isa::kCyclesPerStep +
            own_rows_cycles(sums_lw, chip_);
   }
 
@@ -255,7 +316,7 @@ class ColumnsTiler {
         "{}: sums of {} x {} places, {} slots with images, {} rows of each of {}, tiles of {} of {} chunks "
         "for {} chunks",
         matrix_precision_name(precision_), s.across, s.down, tiling.slot_images, s.rows, s.images,
-        tiling.tile_chunks, all_chunks(), s.results.chunks());
+        tiling.tile_chunks, all_chunks(s), s.tile_results);
   }
   TileProgram program(const ColumnsTiling& tiling, const std::string& name,
                       const std::vector<StreamPlacement>& placements,
@@ -316,7 +377,7 @@ class ColumnsProgram {
     // Places outside the tensors stay so.
     for (const int raw : raw_operand_) fill(raw);
     fill(raw_results_);
-    for (int64_t chunk = 0; chunk < tiler_.all_chunks(); chunk += tiling_.tile_chunks) tile(chunk);
+    for (int64_t chunk = 0; chunk < tiler_.all_chunks(s_); chunk += tiling_.tile_chunks) tile(chunk);
     return std::move(program_);
   }
 
@@ -335,7 +396,12 @@ class ColumnsProgram {
 
   void tile(int64_t chunk) {
     first_chunk_ = chunk;
-    chunks_ = std::min(tiling_.tile_chunks, tiler_.all_chunks() - chunk);
+    chunks_ = std::min(tiling_.tile_chunks, tiler_.all_chunks(s_) - chunk);
+    // Sections that the tile has, of which the last may have fewer.
+    const int64_t sections = std::max<int64_t>(1, chunks_ / tiler_.section_chunks());
+    first_result_ =
+        tiler_.problem_.sections > 1 ? chunk / tiler_.section_chunks() * tiler_.section_results(s_) : 0;
+    results_ = sections * tiler_.section_results(s_);
     fill(sums_);
     for (int64_t image = 0; image < s_.images; ++image) {
       image_ = image;
@@ -376,7 +442,9 @@ class ColumnsProgram {
 
   /// The operand's `rows` rows from `row` on under a slot's first one become vectors of the next turn.
   void load_operand(int64_t row, int64_t rows) {
-    const int64_t own = s_.operand.chunks();
+    // A line has the channels of all chunks; of sections every L2B has its own.
+    const bool has_own = tiler_.problem_.sections > 1;
+    const int64_t own = tiler_.packed_lw() > 0 ? chunks_ + first_chunk_ : s_.operand.chunks();
     // Of a row of an L2B's channels, in L2BM: for the slots.
     std::vector<LoadColumns> loads;
     int64_t last_channels = -1;
@@ -384,7 +452,7 @@ class ColumnsProgram {
       const int64_t channels = (first_chunk_ + chunk) / own;
       const bool is_new = channels != last_channels;
       last_channels = channels;
-      if (is_new) loads = row_loads(row, rows, channels);
+      if (is_new) loads = row_loads(row, rows, has_own ? -1 : channels, own_range(channels * own));
       const int raw = raw_operand_.at(static_cast<size_t>(next_raw_++ % 2));
       for (LoadColumns& load : loads) {
         load.first_chunk = first_chunk_ + chunk - channels * own;
@@ -397,7 +465,25 @@ class ColumnsProgram {
     }
     ++turns_;
   }
-  std::vector<LoadColumns> row_loads(int64_t row, int64_t rows, int64_t channels) {
+  /// Chunks [first, end) of a row.
+  using Chunks = std::pair<int64_t, int64_t>;
+  /// The tile's chunks among those of an L2B's row, which are all from chunk `before` on, in whole pairs.
+  Chunks own_range(int64_t before) const {
+    const int64_t width = s_.operand.order().width();
+    const int64_t first = std::max<int64_t>(0, first_chunk_ - before);
+    const int64_t end = std::min(s_.operand.chunks(), first_chunk_ + chunks_ - before);
+    return {first / width * width, round_up(end, width)};
+  }
+  /// What brings rows, for some of their chunks.
+  static void restrict_to(LoadColumns& load, const Chunks& chunks) {
+    const int64_t chunk_lw = load.order.groups * kUnitLw;
+    for (RowsTransfer& transfer : load.transfers) {
+      transfer.dram += chunks.first * chunk_lw;
+      transfer.l2bm += chunks.first * chunk_lw;
+      transfer.count = (chunks.second - chunks.first) * chunk_lw;
+    }
+  }
+  std::vector<LoadColumns> row_loads(int64_t row, int64_t rows, int64_t channels, const Chunks& chunks) {
     std::vector<LoadColumns> loads;
     for (int64_t number = 0; number < rows; ++number) {
       for (int64_t mab = 0; mab < kBlocksPerChunk; ++mab) {
@@ -409,6 +495,8 @@ class ColumnsProgram {
             [&](int l2b, int64_t slot) { return operand_of(l2b, slot, row + number); }, zeros(),
             tiler_.chip_);
         load.order = s_.operand.order();
+        load.packed_lw = tiler_.packed_lw();
+        if (load.packed_lw == 0) restrict_to(load, chunks);
         load.columns = tiler_.problem_.operand_columns;
         load.lane = window_.stride[1] * s_.results.order().groups;
         load.first = -window_.pad[1];
@@ -424,8 +512,10 @@ class ColumnsProgram {
 
   /// Rows of results from `row` on become matrices, in their place of the ring.
   void load_results(int64_t row) {
-    const int64_t row_lw = s_.results.chunks() * s_.lane_places();
     const int64_t width = s_.results.order().width();
+    const int64_t first = first_result_ / width * width;
+    const int64_t loaded = round_up(first_result_ + results_, width) - first;
+    const int64_t row_lw = loaded * s_.raw_pitch();
     for (int64_t down = 0; down < s_.down; ++down) {
       for (int64_t mab = 0; mab < kBlocksPerChunk; ++mab) {
         LoadColumns load;
@@ -438,10 +528,12 @@ class ColumnsProgram {
         load.columns = tiler_.problem_.result_columns;
         load.lane = s_.results.order().groups;
         load.count = s_.results.order().groups;
-        load.chunks = s_.results.chunks();
+        load.first_chunk = first;
+        load.chunks = loaded;
+        restrict_to(load, {first, first + loaded});
         load.buffer = raw_results_;
         load.at = down * row_lw;
-        load.pitch = s_.lane_places();
+        load.pitch = s_.raw_pitch();
         add(std::move(load));
       }
     }
@@ -451,15 +543,16 @@ class ColumnsProgram {
     turn.out = matrices_;
     turn.step = steps(width, row_lw);
     for (int64_t block = 0; block < s_.blocks; ++block) {
-      for (int64_t chunk = 0; chunk < s_.results.chunks(); ++chunk) {
-        turn.runs.push_back({(chunk / width * s_.lane_places() + block * s_.across) * width + chunk % width,
+      for (int64_t chunk = 0; chunk < results_; ++chunk) {
+        const int64_t number = first_result_ - first + chunk;
+        turn.runs.push_back({(number / width * s_.raw_pitch() + block * s_.across) * width + number % width,
                              matrix_at(row / s_.down, block, chunk)});
       }
     }
     add(std::move(turn));
   }
   int64_t matrix_at(int64_t row, int64_t block, int64_t chunk) const {
-    return row % s_.ring * s_.matrices_lw + (block * s_.results.chunks() + chunk) * kBlockChannels;
+    return row % s_.ring * s_.matrices_lw + (block * s_.tile_results + chunk) * kBlockChannels;
   }
   /// From a place of a block to the next, of two halves of four places: LW from a column to the next, and
   /// from a row to the next.
@@ -508,7 +601,9 @@ class ColumnsProgram {
     product.sums = sums_;
     product.work = work_;
     product.vectors = tiler_.vectors(tiling_, s_, first_chunk_);
-    product.step = s_.results.chunks();
+    product.step = s_.tile_results;
+    const int64_t section_results = tiler_.section_results(s_);
+    const int64_t section_lw = tiler_.own_chunks(tiling_) * s_.channels();
     // Positions that are used with the same rows of results are worked on together.
     std::map<std::vector<std::pair<int64_t, int64_t>>, std::map<int64_t, std::vector<Use>>> alike;
     std::map<int64_t, std::vector<Use>> by_position;
@@ -523,7 +618,8 @@ class ColumnsProgram {
       for (auto first = positions.begin(); first != positions.end();) {
         auto last = first;
         for (int64_t k = 0; k < most && last != positions.end(); ++k) ++last;
-        for (int64_t chunk = 0; chunk < product.step; ++chunk) {
+        for (int64_t chunk = 0; chunk < results_; ++chunk) {
+          const int64_t section = tiler_.problem_.sections > 1 ? chunk / section_results * section_lw : 0;
           ColumnProduct::Group group;
           for (auto at = first; at != last; ++at)
             group.sums.push_back(at->first * product.vectors * isa::kCyclesPerStep * product.step + chunk);
@@ -532,7 +628,7 @@ class ColumnsProgram {
               ColumnProduct::Use use;
               use.matrix = matrix_at(rows[k].first / s_.down, block, chunk);
               for (auto at = first; at != last; ++at)
-                use.windows.push_back(window_at(rows[k].second, at->second[k].shift, block));
+                use.windows.push_back(window_at(rows[k].second, at->second[k].shift, block) + section);
               group.uses.push_back(std::move(use));
             }
           }
@@ -573,24 +669,26 @@ class ColumnsProgram {
 
   /// What all L1Bs' sums add up to becomes rows of the image.
   void finish() {
-    const int64_t chunks = s_.results.chunks(), row_lw = s_.sums.row_lw();
+    const int64_t row_lw = results_ * kUnitLw;
     const int64_t vectors = tiler_.vectors(tiling_, s_, first_chunk_);
-    const int64_t first = first_chunk_ * kChunkChannels / isa::kCyclesPerStep;
+    const int64_t first = first_chunk_ % tiler_.section_chunks() * kChunkChannels / isa::kCyclesPerStep;
     const int64_t l2bm_rows = (tiler_.chip_.memory.l2bm_lw - RowRegions::kAheadLw) / 2 / row_lw;
     const int64_t most = std::min(rows_staging(tiler_.chip_).results_lw / row_lw, l2bm_rows);
+    // Of a position, an image of its vectors or one for each column of a packed kernel.
+    const int64_t image_vectors = vectors / tiler_.problem_.column_images;
     int64_t number = 0;
-    for (int64_t position = 0; position < tiler_.problem_.positions(); ++position) {
-      for (int64_t row = 0; row < vectors; row += most) {
-        const int64_t rows = std::min(most, vectors - row);
-        for (int64_t chunk = 0; chunk < chunks; ++chunk) {
+    for (int64_t image = 0; image < tiler_.problem_.sum_images(); ++image) {
+      for (int64_t row = 0; row < image_vectors; row += most) {
+        const int64_t rows = std::min(most, image_vectors - row);
+        for (int64_t chunk = 0; chunk < results_; ++chunk) {
           FinishRows finish;
           finish.sums = sums_;
-          finish.of_sums = {chunk, chunks};
-          finish.first_vector = position * vectors + row;
+          finish.of_sums = {chunk, s_.tile_results};
+          finish.first_vector = image * image_vectors + row;
           finish.rows = finish.buffer_rows = rows;
           finish.epilogue = ScalarExpr::identity();
           finish.chunk = chunk;
-          finish.order = {1, chunks};
+          finish.order = {1, results_};
           add(std::move(finish));
         }
         const int64_t l2bm = number++ % 2 * round_up(most * row_lw, isa::kMvUnitLw);
@@ -599,11 +697,15 @@ class ColumnsProgram {
         store.stream = 3;
         store.l2bm = l2bm;
         store.rows = rows;
-        RowsTransfer own;
-        own.dram = s_.sums.offset(position, first + row);
-        own.l2bm = l2bm;
-        own.count = rows * row_lw;
-        store.transfers = {own};
+        // Whole rows follow one another.
+        const int64_t together = results_ == s_.sums.chunks() ? rows : 1;
+        for (int64_t part = 0; part < rows; part += together) {
+          RowsTransfer own;
+          own.dram = s_.sums.offset(image, first + row + part) + first_result_ * kUnitLw;
+          own.l2bm = l2bm + part * row_lw;
+          own.count = together * row_lw;
+          store.transfers.push_back(own);
+        }
         add(std::move(store));
       }
     }
@@ -618,7 +720,9 @@ class ColumnsProgram {
   TileProgram program_;
   std::array<int, 2> raw_operand_{-1, -1};
   int raw_results_ = -1, windows_ = -1, matrices_ = -1, sums_ = -1, work_ = -1;
-  int64_t first_chunk_ = 0, chunks_ = 1, image_ = 0;
+  int64_t first_chunk_ = 0, chunks_ = 1;    ///< of the operand, that the tile has
+  int64_t first_result_ = 0, results_ = 1;  ///< and those of results
+  int64_t image_ = 0;
   int64_t next_raw_ = 0;
   int64_t turns_ = 0;      ///< whose windows are there
   std::vector<Use> uses_;  ///< of them
@@ -638,23 +742,23 @@ std::vector<Candidate> columns_candidates(const Layer& layer, const LayerGraph& 
   if (!has_column_lanes(chip) || options.precision != MatrixPrecision::kGFloat ||
       contract.epilogue_inputs.size() != 1)
     return {};
-  auto problem = columns_problem(contract, layer.outputs.at(0), graph);
-  if (!problem) return {};
-  const auto tiler = std::make_shared<const ColumnsTiler>(std::move(*problem), chip, options.precision);
   std::vector<Candidate> candidates;
-  for (const RowsSplit operand : kRowsSplits) {
-    for (const RowsSplit results : kRowsSplits) {
-      const auto tiling = tiler->best(operand, results);
-      if (!tiling) continue;
-      Candidate candidate;
-      candidate.placements = tiler->placements(*tiling, contract);
-      candidate.description = tiler->describe(*tiling);
-      candidate.predicted_cycles = tiling->cycles;
-      candidate.emit = [tiler, tiling = *tiling, name = layer.name,
-                        placements = candidate.placements](const std::vector<int64_t>& dram_addresses) {
-        return tiler->program(tiling, name, placements, dram_addresses);
-      };
-      candidates.push_back(std::move(candidate));
+  for (ColumnsProblem& problem : columns_problems(contract, layer.outputs.at(0), graph)) {
+    const auto tiler = std::make_shared<const ColumnsTiler>(std::move(problem), chip, options.precision);
+    for (const RowsSplit operand : kRowsSplits) {
+      for (const RowsSplit results : kRowsSplits) {
+        const auto tiling = tiler->best(operand, results);
+        if (!tiling) continue;
+        Candidate candidate;
+        candidate.placements = tiler->placements(*tiling, contract);
+        candidate.description = tiler->describe(*tiling);
+        candidate.predicted_cycles = tiling->cycles;
+        candidate.emit = [tiler, tiling = *tiling, name = layer.name,
+                          placements = candidate.placements](const std::vector<int64_t>& dram_addresses) {
+          return tiler->program(tiling, name, placements, dram_addresses);
+        };
+        candidates.push_back(std::move(candidate));
+      }
     }
   }
   return candidates;
@@ -662,18 +766,20 @@ std::vector<Candidate> columns_candidates(const Layer& layer, const LayerGraph& 
 
 }  // namespace
 
-std::optional<int64_t> columns_cycles(const ColumnsProblem& whole, RowsSplit results, const isa::Chip& chip) {
+std::optional<int64_t> columns_cycles(const std::vector<ColumnsProblem>& whole, RowsSplit results,
+                                      const isa::Chip& chip) {
   if (!has_column_lanes(chip)) return std::nullopt;
-  ColumnsProblem problem = whole;
-  const RowsImage image(problem.results, results, chip);
-  problem.parts = {image.image_ways(), image.row_ways()};
-  problem.part_size = {image.images(), image.rows()};
-  problem.sums.images = problem.parts[0] * problem.parts[1] * problem.positions();
-  const ColumnsTiler tiler(problem, chip, MatrixPrecision::kGFloat);
   std::optional<int64_t> least;
-  for (const RowsSplit operand : kRowsSplits) {
-    if (const auto tiling = tiler.best(operand, results))
-      least = std::min(least.value_or(tiling->cycles), tiling->cycles);
+  for (ColumnsProblem problem : whole) {
+    const RowsImage image(problem.results, results, chip);
+    problem.parts = {image.image_ways(), image.row_ways()};
+    problem.part_size = {image.images(), image.rows()};
+    problem.sums.images = problem.parts[0] * problem.parts[1] * problem.sum_images();
+    const ColumnsTiler tiler(problem, chip, MatrixPrecision::kGFloat);
+    for (const RowsSplit operand : kRowsSplits) {
+      if (const auto tiling = tiler.best(operand, results))
+        least = std::min(least.value_or(tiling->cycles), tiling->cycles);
+    }
   }
   return least;
 }

@@ -33,9 +33,11 @@ class ColumnsLoader {
         builder_(context.builder),
         op_(op),
         width_(op.order.width()),
-        first_pair_(op.first_chunk / width_),
-        pairs_(ceil_div(op.first_chunk + op.chunks, width_) - first_pair_),
-        own_units_(round_up(op.order.groups * width_, kCyclesPerStep)),
+        first_pair_(is_packed() ? 0 : op.first_chunk / width_),
+        pairs_(is_packed() ? 1 : ceil_div(op.first_chunk + op.chunks, width_) - first_pair_),
+        own_units_(
+            round_up(std::max(op.order.groups * width_, is_packed() ? ceil_div(op.line_lw(), kColumnLw) : 0),
+                     kCyclesPerStep)),
         left_units_(round_up(op.left() * width_, kCyclesPerStep)),
         right_units_(round_up(op.right() * width_, kCyclesPerStep)),
         origin_("load " + context.program.streams[static_cast<size_t>(op.stream)].name) {}
@@ -59,6 +61,7 @@ class ColumnsLoader {
   }
 
  private:
+  bool is_packed() const { return op_.packed_lw > 0; }
   /// Where the units of a pair of chunks begin: its own ones, and those from the lanes beside.
   int64_t own_at(int64_t pair) const { return staged_ + (pair - first_pair_) * own_units_; }
   int64_t left_at(int64_t pair) const {
@@ -72,7 +75,7 @@ class ColumnsLoader {
     const int64_t row = op_.l2bm.at(static_cast<size_t>(odd));
     for (int64_t pair = first_pair_; pair < first_pair_ + pairs_; ++pair) {
       const int64_t first = row + op_.order.at(pair * width_, 0);
-      fetch_units(odd, first, own_at(pair), own_units_);
+      fetch_units(odd, first, own_at(pair), round_up(op_.order.groups * width_, kCyclesPerStep));
       const int64_t behind = row + op_.order.at(pair * width_, op_.order.groups - op_.left());
       if (op_.left() > 0) fetch_units(odd, behind - kColumnLw, left_at(pair), left_units_);
       if (op_.right() > 0) fetch_units(odd, first + kColumnLw, right_at(pair), right_units_);
@@ -136,18 +139,24 @@ class ColumnsLoader {
   /// A column of a chunk at a time: its four blocks.
   void take_columns() {
     for (int64_t chunk = 0; chunk < op_.chunks; ++chunk) {
-      for (int64_t k = 0; k < op_.count; ++k)
-        take_column(chunk, k, unit_of(op_.first_chunk + chunk, op_.first + k));
+      for (int64_t k = 0; k < op_.count; ++k) {
+        const int64_t number = op_.first_chunk + chunk;
+        take_column(chunk, k,
+                    is_packed() ? (own_at(0) + number) * kColumnLw + k * op_.packed_lw
+                                : unit_of(number, op_.first + k) * kColumnLw);
+      }
     }
   }
-  void take_column(int64_t chunk, int64_t k, int64_t unit) {
+  /// From LW `l1bm` on.
+  void take_column(int64_t chunk, int64_t k, int64_t l1bm) {
     const auto range = inside(op_.first + k);
-    if (range.first > range.second) return;
+    if (!is_packed() && range.first > range.second) return;
+    const int64_t to = op_.at + (chunk * op_.pitch + k) * kBlocksPerChunk;
+    builder_.emit(Opcode::kL1bmm, Precision::kNone, {space_operand(Space::kL1bm, l1bm)}, {own(to)}, origin_);
+    // Lines have zeros outside.
+    if (is_packed()) return;
     TileLoweringContext::Inside all;
     all.fill(range);
-    const int64_t to = op_.at + (chunk * op_.pitch + k) * kBlocksPerChunk;
-    builder_.emit(Opcode::kL1bmm, Precision::kNone, {space_operand(Space::kL1bm, unit * kColumnLw)},
-                  {own(to)}, origin_);
     clear_outside(to, all);
   }
 
@@ -173,7 +182,7 @@ class ColumnsLoader {
           move.destinations = {space_operand(Space::kL1bm, (unit - column / op_.order.groups) * kColumnLw)};
           builder_.emit(std::move(move), origin_);
         }
-        take_column(chunk, k, unit);
+        take_column(chunk, k, unit * kColumnLw);
       }
     }
   }
@@ -193,7 +202,8 @@ class ColumnsLoader {
         }
         const int64_t to = op_.at + pair * op_.pitch * width_ + begin;
         builder_.emit(Opcode::kL1bmm4, Precision::kNone,
-                      {space_operand(Space::kL1bm, (own_at(pair) + begin) * kColumnLw)}, {own(to)}, origin_);
+                      {space_operand(Space::kL1bm, (own_at(first_pair_ + pair) + begin) * kColumnLw)},
+                      {own(to)}, origin_);
         clear_outside(to, ranges);
       }
     }

@@ -12,6 +12,7 @@
 #include "compiler/kernels/columns_problem.h"
 #include "compiler/kernels/kernel_test_util.h"
 #include "compiler/kernels/split_columns.h"
+#include "compiler/layers/interpreter.h"
 #include "compiler/lowering/lowering.h"
 #include "compiler/lowering/lowering_test_util.h"
 
@@ -21,6 +22,7 @@ namespace {
 struct Convolution {
   int64_t images = 1, in = 32, out = 32, rows = 8, columns = 8, kernel = 3, stride = 1, dilation = 1, pad = 1;
   int64_t kernel_columns = 0;  ///< 0: as many as rows
+  int64_t groups = 1;          ///< of channels
 
   int64_t width() const { return kernel_columns > 0 ? kernel_columns : kernel; }
   int64_t results(int64_t extent, int64_t reach) const {
@@ -33,24 +35,27 @@ struct Convolution {
       return (count - 1) * stride + (reach - 1) * dilation + 1 - pad - extent;
     };
     const int64_t below = behind(rows, kernel, rows_out), right = behind(columns, width(), columns_out);
+    const int64_t own_rows = rows + std::min<int64_t>(below, 0);
+    const int64_t own_columns = columns + std::min<int64_t>(right, 0);
+    const std::string attributes = fmt::format(
+        "strides=[{},{}], dilations=[{},{}], pads=[{},{},{},{}], group={}", dilation, dilation, stride,
+        stride, pad, pad, std::max<int64_t>(below, 0), std::max<int64_t>(right, 0), groups);
+    const std::string pictures = fmt::format("float[{},{},{},{}] x, float[{},{},{},{}] dy", images, in,
+                                             own_rows, own_columns, images, out, rows_out, columns_out);
+    // Groups stand beside the images.
+    std::string turned = "t = Transpose<perm=[1,0,2,3]>(x)";
+    std::string constants;
+    if (groups > 1) {
+      constants = fmt::format(
+          "<int64[5] apart = {{{}, {}, {}, {}, {}}}, int64[4] joined = {{{}, {}, {}, {}}}>", images, groups,
+          in / groups, own_rows, own_columns, in / groups, groups * images, own_rows, own_columns);
+      turned = "a = Reshape(x, apart) o = Transpose<perm=[2,1,0,3,4]>(a) t = Reshape(o, joined)";
+    }
     return fmt::format(
-        "g (float[{},{},{},{}] x, float[{},{},{},{}] dy) => (float[{},{},{},{}] dw) {{"
-        " t = Transpose<perm=[1,0,2,3]>(x) d = Transpose<perm=[1,0,2,3]>(dy)"
-        " dw = Conv<strides=[{},{}], dilations=[{},{}], pads=[{},{},{},{}]>(t, d) }}",
-        images, in, rows + std::min<int64_t>(below, 0), columns + std::min<int64_t>(right, 0), images, out,
-        rows_out, columns_out, in, out, kernel, width(), dilation, dilation, stride, stride, pad, pad,
-        std::max<int64_t>(below, 0), std::max<int64_t>(right, 0));
+        "g ({}) => (float[{},{},{},{}] dw) {} {{ {} d = Transpose<perm=[1,0,2,3]>(dy) dw = Conv<{}>(t, d) }}",
+        pictures, in / groups, out, kernel, width(), constants, turned, attributes);
   }
 };
-
-/// Of `sums` with parts on its first axes, what all parts add up to.
-std::vector<double> added_up(const Tensor& sums, int64_t size) {
-  std::vector<double> result(static_cast<size_t>(size), 0.0);
-  const auto from = sums.data<float>();
-  for (int64_t k = 0; k < sums.size(); ++k)
-    result[static_cast<size_t>(k % size)] += from[static_cast<size_t>(k)];
-  return result;
-}
 
 /// Holds every candidate against the reference; says how many there are.
 size_t check(const Convolution& convolution, const isa::Chip& chip = testing::small_chip()) {
@@ -65,23 +70,25 @@ size_t check(const Convolution& convolution, const isa::Chip& chip = testing::sm
   const auto is_product = [](const Layer& layer) { return layer.kind() == LayerKind::kContract; };
   const Layer& layer = *std::ranges::find_if(graph.layers, is_product);
   std::vector<Tensor> values;
-  for (const LayerTensor& tensor : graph.tensors) {
-    const auto found = inputs.find(tensor.name);
-    values.push_back(found != inputs.end() ? found->second : Tensor(DataType::kFloat32, tensor.shape));
+  LayerValues known(graph);
+  for (size_t id = 0; id < graph.tensors.size(); ++id) {
+    const auto found = inputs.find(graph.tensors[id].name);
+    const bool is_input = std::ranges::count(graph.inputs, static_cast<TensorId>(id)) > 0;
+    if (is_input) known.set(static_cast<TensorId>(id), found->second);
+    values.push_back(is_input ? found->second : Tensor(DataType::kFloat32, graph.tensors[id].shape));
   }
-  const Tensor& dw = expected.at("dw");
+  const Tensor sums = interpret_layer(layer, graph, known).at(0);
   double largest = 0;
-  for (int64_t k = 0; k < dw.size(); ++k)
-    largest = std::max(largest, static_cast<double>(std::abs(dw.data<float>()[static_cast<size_t>(k)])));
+  for (const float value : sums.data<float>())
+    largest = std::max(largest, static_cast<double>(std::abs(value)));
   const std::vector<Candidate> candidates = contract_columns_kernel().run(layer, graph, chip, {});
   for (const Candidate& candidate : candidates) {
     SCOPED_TRACE(candidate.description);
     const auto found = testing::run_candidate(candidate, layer, graph, values, chip);
-    const std::vector<double> sums = added_up(found.result, dw.size());
-    for (int64_t k = 0; k < dw.size(); ++k) {
+    for (int64_t k = 0; k < sums.size(); ++k) {
+      const auto at = static_cast<size_t>(k);
       // Products have 18 bits.
-      EXPECT_NEAR(sums[static_cast<size_t>(k)], dw.data<float>()[static_cast<size_t>(k)], 1e-4 * largest)
-          << "element " << k;
+      EXPECT_NEAR(found.result.data<float>()[at], sums.data<float>()[at], 1e-4 * largest) << "element " << k;
       if (::testing::Test::HasFailure()) return candidates.size();
     }
   }
@@ -126,6 +133,44 @@ TEST(Columns, Channels) {
     EXPECT_GE(check({1, 32, channels, 6, 12, 3, 1, 1, 1}), 1U);
   }
 }
+TEST(Columns, NarrowLanesOfSeveralChunks) {
+  // A step brings more than a row has: that isn't where the next chunk is.
+  EXPECT_GE(check({2, 32, 96, 5, 8, 3, 1, 1, 1}), 1U);
+  EXPECT_GE(check({3, 32, 64, 5, 3, 3, 1, 1, 1}), 1U);
+}
+TEST(Columns, PackedOperands) {
+  // Few channels, with a stride that makes columns begin at LW; filled up; two chunks of a window.
+  for (const auto& [channels, kernel, stride] : std::vector<std::array<int64_t, 3>>{
+           {3, 7, 2}, {3, 3, 1}, {4, 3, 1}, {1, 5, 2}, {2, 6, 3}, {5, 3, 3}, {8, 5, 1}, {3, 11, 4}}) {
+    const Convolution convolution{2, channels, 40, 16, 26, kernel, stride, 1, kernel / 2};
+    const onnx::ModelProto model = import_model(testing::parse_model(convolution.text()), {}, "test");
+    LayerGraph graph = lower_to_layers(model);
+    split_columns(graph, testing::small_chip(), true);
+    const auto ways =
+        columns_problems(std::get<ContractLayer>(graph.layers[0].body), graph.layers[0].outputs[0], graph);
+    ASSERT_EQ(ways.size(), 2U) << convolution.text();
+    EXPECT_TRUE(ways[1].operand.packed);
+    EXPECT_GE(check(convolution), 2U);
+  }
+}
+TEST(Columns, GroupsOfChannels) {
+  const auto grouped = [](Convolution convolution, int64_t groups) {
+    convolution.groups = groups;
+    return check(convolution);
+  };
+  // Single channels, some, whole chunks, several; results that are wider and narrower; no whole chunks.
+  EXPECT_GE(grouped({2, 64, 64, 6, 10, 3, 1, 1, 1}, 64), 1U);
+  EXPECT_GE(grouped({2, 96, 96, 6, 10, 3, 1, 1, 1}, 12), 1U);
+  EXPECT_GE(grouped({1, 64, 128, 7, 12, 3, 2, 1, 1}, 2), 1U);
+  EXPECT_GE(grouped({1, 128, 64, 5, 8, 1, 1, 1, 0}, 2), 1U);
+  EXPECT_GE(grouped({3, 192, 192, 5, 7, 3, 1, 1, 1}, 3), 1U);
+  EXPECT_GE(grouped({2, 48, 24, 8, 9, 5, 1, 1, 0}, 6), 1U);
+  EXPECT_GE(grouped({1, 30, 60, 8, 9, 2, 2, 1, 0}, 5), 1U);
+  // Lanes that are others.
+  EXPECT_GE(grouped({4, 96, 96, 10, 10, 3, 1, 1, 0}, 96), 1U);
+  // Tiles of a section's chunks.
+  EXPECT_GE(grouped({1, 256, 256, 4, 5, 3, 1, 1, 1}, 2), 1U);
+}
 TEST(Columns, Images) {
   for (const int64_t images : {3, 5, 19}) EXPECT_GE(check({images, 32, 32, 5, 8, 3, 1, 1, 1}), 1U);
   // Rows of an image for all slots of all L2Bs.
@@ -137,6 +182,9 @@ TEST(Columns, PartsOfAChip) {
   // Eight L2Bs.
   EXPECT_GE(check({8, 64, 64, 6, 6, 3, 1, 1, 1}, isa::find_chip("mncore2")), 1U);
   EXPECT_GE(check({3, 32, 256, 9, 7, 3, 1, 1, 1}, isa::find_chip("mncore2")), 1U);
+  Convolution grouped{2, 256, 256, 6, 6, 3, 1, 1, 1};
+  grouped.groups = 256;
+  EXPECT_GE(check(grouped, isa::find_chip("mncore2")), 1U);
 }
 TEST(Columns, RandomConvolutions) {
   std::mt19937 random(7);
@@ -157,6 +205,11 @@ TEST(Columns, RandomConvolutions) {
     const int64_t least = 4 * convolution.dilation + 1;
     convolution.rows = any(least, 20);
     convolution.columns = any(least, 40);
+    if (k % 2 == 0) {
+      convolution.groups = any(2, 6);
+      convolution.in = any(1, 12) * convolution.groups;
+      convolution.out = any(1, 12) * convolution.groups;
+    }
     candidates += check(convolution);
   }
   EXPECT_GE(candidates, 8U);
@@ -171,7 +224,7 @@ TEST(Columns, WhatItDoesNotDo) {
     const Layer& layer = *std::ranges::find_if(graph.layers, is_product);
     return !std::get<ContractLayer>(layer.body).epilogue_inputs.empty();
   };
-  // A convolution itself whose kernel isn't constant, a product of matrices, groups of channels.
+  // A convolution itself whose kernel isn't constant, with groups, too, and a product of matrices.
   EXPECT_FALSE(
       is_taken("g (float[1,32,8,8] x, float[32,32,3,3] w) => (float[1,32,6,6] y) { y = Conv(x, w) }"));
   EXPECT_FALSE(is_taken("g (float[8,32] x, float[32,16] w) => (float[8,16] y) { y = MatMul(x, w) }"));
@@ -207,6 +260,8 @@ TEST(Columns, DamagedOperationsAreFound) {
   };
   expect_found(+[](LoadColumns& op) { op.mab = 4; });
   expect_found(+[](LoadColumns& op) { op.count = 0; });
+  expect_found(+[](LoadColumns& op) { op.packed_lw = -1; });
+  expect_found(+[](LoadColumns& op) { op.packed_lw = 1 << 20; });
   expect_found(+[](LoadColumns& op) { op.pitch = op.count - 1; });
   expect_found(+[](LoadColumns& op) { op.lane = 0; });
   expect_found(+[](LoadColumns& op) { op.columns = 4 * op.order.groups + 1; });

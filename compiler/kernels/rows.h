@@ -101,6 +101,10 @@ std::vector<Picture> pictures_of(TensorId tensor, const Shape& shape, size_t cha
 /// out where rows and L2Bs are cut there anyway. And those, dealt to groups, where `can_be_dealt`.
 std::vector<Picture> pictures_with_entries(TensorId tensor, const Shape& shape, size_t channel_axis,
                                            const isa::Chip& chip);
+/// That of few channels under a window, as lines (Picture::Packed), for results of so many columns; nothing
+/// where it has too many channels or another form.
+std::optional<Picture> packed_picture(const Picture& picture, const RowsWindow& window,
+                                      int64_t result_columns);
 /// Whether a group has a part of each image's heads, and every L2B in it an image: [images, heads, ...].
 bool can_be_dealt(const Shape& shape, const std::vector<int>& axes, const isa::Chip& chip);
 /// A tensor as entries (images) of tokens (columns), with channels on any axis.

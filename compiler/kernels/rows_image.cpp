@@ -59,6 +59,26 @@ Picture token_picture(TensorId tensor, const Shape& shape, const Picture::Tokens
   return picture;
 }
 
+std::optional<Picture> packed_picture(const Picture& picture, const RowsWindow& window,
+                                      int64_t result_columns) {
+  constexpr int64_t kMostChannels = 8;
+  if (picture.tokens || !picture.parts.empty() || picture.channels > kMostChannels || window.dilation[1] != 1)
+    return std::nullopt;
+  Picture::Packed packed;
+  packed.window = window;
+  // Windows begin at LW; what fills columns up is sent, and taken, for nothing.
+  const bool as_they_are = window.stride[1] * picture.channels % isa::kWordsPerLong == 0;
+  while (!as_they_are && packed.channels < picture.channels) packed.channels *= 2;
+  if (as_they_are) packed.channels = picture.channels;
+  packed.lane_columns = ceil_div(result_columns, int64_t{isa::kCyclesPerStep});
+  const LoadLanes::Packed line{packed.lane_columns, packed.window_words(), packed.column_lw()};
+  Picture result = picture;
+  result.packed = packed;
+  result.columns = isa::kCyclesPerStep * ceil_div(line.line_lw(), kColumnLw);
+  result.channels = kChunkChannels;
+  return result;
+}
+
 std::vector<Picture> pictures_of(TensorId tensor, const Shape& shape, size_t channel_axis) {
   std::vector<Picture> pictures;
   if (const auto picture = picture_of(tensor, shape, channel_axis)) pictures.push_back(*picture);

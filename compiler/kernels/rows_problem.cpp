@@ -360,27 +360,16 @@ std::optional<RowsProblem> rows_problem(const ContractLayer& whole, TensorId out
 }
 
 std::optional<RowsProblem> packed_problem(const RowsProblem& problem) {
-  constexpr int64_t kMostChannels = 8;
-  const RowsWindow& window = problem.window;
-  if (problem.in.tokens || !problem.in.parts.empty() || problem.kernel_dims[1] < 0 ||
-      problem.matrix.ins[0][0] >= static_cast<int>(problem.contract.dims.size()) ||
-      problem.in.channels > kMostChannels || window.dilation[1] != 1)
+  if (problem.kernel_dims[1] < 0 ||
+      problem.matrix.ins[0][0] >= static_cast<int>(problem.contract.dims.size()))
     return std::nullopt;
-  Picture::Packed packed;
-  packed.window = window;
-  // Windows begin at LW; what fills columns up is sent, and taken, for nothing.
-  const bool as_they_are = window.stride[1] * problem.in.channels % isa::kWordsPerLong == 0;
-  while (!as_they_are && packed.channels < problem.in.channels) packed.channels *= 2;
-  if (as_they_are) packed.channels = problem.in.channels;
-  packed.lane_columns = isa::ceil_div(problem.out.columns, isa::kCyclesPerStep);
-  const LoadLanes::Packed line{packed.lane_columns, packed.window_words(), packed.column_lw()};
+  const auto packed = packed_picture(problem.in, problem.window, problem.out.columns);
+  if (!packed) return std::nullopt;
   RowsProblem result = problem;
-  result.in.packed = packed;
-  result.in.columns = isa::kCyclesPerStep * isa::ceil_div(line.line_lw(), kColumnLw);
-  result.in.channels = kChunkChannels;
+  result.in = *packed;
   const std::vector<int> channels = problem.matrix.ins[0], columns = {problem.kernel_dims[1]};
   result.matrix.ins = {channels, columns};
-  if (as_they_are) result.matrix.ins = {{columns[0], channels[0]}};
+  if (packed->packed->channels == problem.in.channels) result.matrix.ins = {{columns[0], channels[0]}};
   result.kernel_dims[1] = -1;
   result.window.kernel[1] = result.window.stride[1] = 1;
   result.window.pad[1] = 0;

@@ -521,4 +521,26 @@ void drop_unused_tensors(LayerGraph& graph) {
   graph.tensors = std::move(kept);
 }
 
+TensorId seen_as(LayerGraph& graph, TensorId tensor, const Shape& shape) {
+  LayerTensor alias;
+  alias.name = graph.tensors[static_cast<size_t>(tensor)].name;
+  alias.type = graph.tensors[static_cast<size_t>(tensor)].type;
+  alias.shape = shape;
+  alias.alias_of = graph.storage(tensor);
+  graph.tensors.push_back(std::move(alias));
+  return static_cast<TensorId>(graph.tensors.size() - 1);
+}
+
+void make_as(LayerGraph& graph, TensorId result, const Shape& shape) {
+  const TensorId before = seen_as(graph, result, graph.tensors[static_cast<size_t>(result)].shape);
+  graph.tensors[static_cast<size_t>(result)].shape = shape;
+  for (Layer& reader : graph.layers) {
+    for (TensorAccess* access : layer_accesses(reader)) {
+      if (access->tensor == result) access->tensor = before;
+    }
+    std::ranges::replace(reader.host_inputs, result, before);
+  }
+  std::ranges::replace(graph.outputs, result, before);
+}
+
 }  // namespace kodama::compiler

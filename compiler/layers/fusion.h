@@ -25,6 +25,10 @@ void fold_rearranges(LayerGraph& graph);
 void merge_reductions(LayerGraph& graph);
 /// Rearranges that nobody reads go.
 void drop_unread_rearranges(LayerGraph& graph);
+/// A new name of a tensor's elements, in another shape.
+TensorId seen_as(LayerGraph& graph, TensorId tensor, const Shape& shape);
+/// Gives a layer's result another shape; whoever reads it reads it as it was.
+void make_as(LayerGraph& graph, TensorId result, const Shape& shape);
 /// Removes tensors that no layer, input, output or used alias refers to; renumbers the rest.
 void drop_unused_tensors(LayerGraph& graph);
 

@@ -140,11 +140,7 @@ void merge_reductions(LayerGraph& graph) {
     MapLayer map;
     map.extents = reduce->output_extents;
     map.expr = *rest;
-    LayerTensor seen = tensor;
-    seen.name = graph.tensors[static_cast<size_t>(made)].name;
-    seen.alias_of = made;
-    map.inputs = {{static_cast<TensorId>(graph.tensors.size()), AffineMap::identity(map.extents.size()), 0}};
-    graph.tensors.push_back(std::move(seen));
+    map.inputs = {{seen_as(graph, made, map.extents), AffineMap::identity(map.extents.size()), 0}};
     graph.layers[index].body = std::move(map);
   }
   for (; !merged.empty(); merged.pop_back())

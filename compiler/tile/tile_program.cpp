@@ -434,16 +434,27 @@ class Verifier {
   void node(const LoadColumns& op) const {
     transfers("load columns", op.stream, op.transfers);
     const auto& [groups, chunks] = op.order;
-    require(groups > 0 && chunks > 0 && op.columns > 0 && op.columns <= groups * isa::kCyclesPerStep &&
-                op.mab >= 0 && op.mab < kBlocksPerChunk,
+    const bool is_packed = op.packed_lw > 0;
+    require(groups > 0 && chunks > 0 && op.columns > 0 &&
+                (is_packed || op.columns <= groups * isa::kCyclesPerStep) && op.mab >= 0 &&
+                op.mab < kBlocksPerChunk,
             "load columns: {} columns in {} groups of {} chunks, for MABs {}", op.columns, groups, chunks,
             op.mab);
-    require(op.count > 0 && op.lane > 0 && op.pitch >= op.count,
+    // Of rows that have less than a step's four units, what is behind them is written, too.
+    require(op.count > 0 && op.lane > 0 && op.pitch >= op.count &&
+                (op.all_blocks || op.pitch * op.order.width() >= isa::kCyclesPerStep),
             "load columns: {} columns of lanes of {}, {} apart", op.count, op.lane, op.pitch);
-    require(op.first_chunk >= 0 && op.first_chunk + op.chunks <= chunks &&
-                (op.all_blocks || (op.has_lanes() && op.first_chunk == 0 && op.chunks == chunks &&
-                                   op.first == 0 && op.count == groups)),
+    const int64_t width = op.order.width();
+    require(op.first_chunk >= 0 && op.chunks > 0 && (is_packed || op.first_chunk + op.chunks <= chunks) &&
+                (op.all_blocks || (op.has_lanes() && !is_packed && op.first_chunk % width == 0 &&
+                                   op.chunks % width == 0 && op.first == 0 && op.count == groups)),
             "load columns: chunks {} to {} of {}", op.first_chunk, op.first_chunk + op.chunks, chunks);
+    // A line may be read further than it goes, by less than a column's chunks.
+    require(
+        op.packed_lw >= 0 &&
+            (!is_packed || (chunks == 1 && op.first == 0 &&
+                            (op.count - 1) * op.packed_lw + op.first_chunk * kColumnLw < groups * kColumnLw)),
+        "load columns: {} columns {} LW apart in a line of {}", op.count, op.packed_lw, groups * kColumnLw);
     for (const int64_t l2bm : op.l2bm) {
       const int64_t last = l2bm + op.order.lw() + isa::kCyclesPerStep * kUnitLw;
       require(l2bm >= 0 && last <= chip_.memory.l2bm_lw, "load columns: up to {} of L2BM", last);
@@ -807,9 +818,10 @@ class Printer {
     transfers(op.transfers);
   }
   void node(const LoadColumns& op) {
-    line("load columns {} <- {}: MABs {}, {} columns from {} of every lane on, {} chunks from {} on{}",
+    line("load columns {} <- {}: MABs {}, {} columns from {} of every lane on, {} chunks from {} on{}{}",
          buffer(op.buffer, {op.at, {}}), stream(op.stream, {}), op.mab, op.count, op.first, op.chunks,
-         op.first_chunk, op.all_blocks ? ", all blocks" : "");
+         op.first_chunk, op.all_blocks ? ", all blocks" : "",
+         op.packed_lw > 0 ? fmt::format(", packed {} LW apart", op.packed_lw) : "");
     transfers(op.transfers);
   }
   void node(const TransposeColumns& op) {

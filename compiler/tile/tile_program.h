@@ -623,6 +623,11 @@ struct ReduceLines {
 /// else the block of its quad, of all chunks of the row, as they stand in it (RowOrder):
 ///
 ///     [chunks / width][pitch columns][width chunks]                  LW
+///
+/// where these are pairs of chunks, the first of them and their number even.
+///
+/// What is packed (LoadLanes) has in every lane a line of LW: column c's chunks begin at LW c * packed_lw of
+/// it, one behind the other. What is behind a line may be anything.
 struct LoadColumns {
   int stream = -1;
   std::vector<RowsTransfer> transfers;
@@ -632,16 +637,21 @@ struct LoadColumns {
   int64_t lane = 1;              ///< columns from a lane to the next
   int64_t first = 0, count = 1;  ///< of a lane's columns; `first` may be negative: in the lane before
   int64_t first_chunk = 0, chunks = 1;
+  int64_t packed_lw = 0;  ///< 0: it isn't packed
   int64_t mab = 0;
   bool all_blocks = false;
   int buffer = -1;
   int64_t at = 0, pitch = 1;
   /// Whether lanes are those of the image's order, and their columns in those or in the ones beside them:
   /// then four columns come at a time.
-  bool has_lanes() const { return lane == order.groups && left() <= order.groups && right() <= order.groups; }
+  bool has_lanes() const {
+    return packed_lw > 0 || (lane == order.groups && left() <= order.groups && right() <= order.groups);
+  }
   /// Columns of a chunk's lane that come from the lanes beside it.
-  int64_t left() const { return std::max<int64_t>(0, -first); }
-  int64_t right() const { return std::max<int64_t>(0, first + count - order.groups); }
+  int64_t left() const { return packed_lw > 0 ? 0 : std::max<int64_t>(0, -first); }
+  int64_t right() const { return packed_lw > 0 ? 0 : std::max<int64_t>(0, first + count - order.groups); }
+  /// LW of a line that are read, with what may be behind it.
+  int64_t line_lw() const { return (count - 1) * packed_lw + (first_chunk + chunks) * kColumnLw; }
   bool operator==(const LoadColumns&) const = default;
 };
 /// out[to ... to + 8) = eight channels, each a block float vector of the eight places from

@@ -91,43 +91,44 @@ Term weight_gradient(const Term& data, const Term& results, const Windows& windo
 /// Whether windows with few elements (channels and kernel) are laid out one beside the other: that is as many
 /// copies of the data, and then one product a picture, whose sums are long. A convolution with kernels of the
 /// size of pictures has few results, each of which would be a sum by itself; but what takes it as it is
-/// copies nothing ("contract-columns"), which counts where there is much data.
-bool has_few_elements(const Term& weights, const Term& results) {
-  constexpr int64_t kFew = 256, kMostCopied = 1 << 20;
+/// copies nothing ("contract-columns"), which counts where there is much data, and products of groups are
+/// small ones.
+bool has_few_elements(const Term& weights, const Term& results, int64_t group) {
+  constexpr int64_t kFew = 256, kMostCopied = 1 << 18;
   const int64_t outputs = std::max<int64_t>(weights.extent(0), 1);
   const int64_t elements = weights.size() / outputs;
-  return elements <= kFew && elements * (results.size() / outputs) <= kMostCopied;
+  return group == 1 && elements <= kFew && elements * (results.size() / outputs) <= kMostCopied;
 }
 
-/// The same gradient from windows as rows: [N, group, C kernel, positions] by [N, group, positions, M],
-/// summed over the batch. With `bias`, a row of ones makes its gradient, too.
+/// The same gradient from windows as rows: [N, C kernel, positions] by [N, positions, M], summed over the
+/// batch. With `bias`, a row of ones makes its gradient, too.
 struct WeightsAndBias {
   Term weights, bias;
 };
-WeightsAndBias gradients_by_windows(const Term& data, const Term& results, const Windows& w, int64_t group,
+WeightsAndBias gradients_by_windows(const Term& data, const Term& results, const Windows& w,
                                     const Shape& weights, bool bias) {
   const Term x = padded(data, w, 0);
   const int64_t batch = x.extent(0);
-  const int64_t channels = x.extent(1) / group;
-  const int64_t outputs = results.extent(1) / group;
+  const int64_t channels = x.extent(1);
+  const int64_t outputs = results.extent(1);
   const int64_t positions = results.size() / std::max<int64_t>(batch * results.extent(1), 1);
   std::vector<Term> rows;
   for (const Ints& place : window_places(w))
-    rows.push_back(reshape(window_elements(x, w, place), {batch, group, channels, positions}));
+    rows.push_back(reshape(window_elements(x, w, place), {batch, channels, positions}));
   const auto places = static_cast<int64_t>(rows.size());
   if (bias) {
     std::vector<double> ones(static_cast<size_t>(positions), 1.0);
-    const Term row = x.graph->constant(tensor_of(x.type, {1, 1, 1, positions}, ones));
-    rows.push_back(expand(row, {batch, group, 1, positions}));
+    const Term row = x.graph->constant(tensor_of(x.type, {1, 1, positions}, ones));
+    rows.push_back(expand(row, {batch, 1, positions}));
   }
-  const Term dy = transpose_matrix(reshape(results, {batch, group, outputs, positions}));
-  const Term products = reduce_sum(matmul(concat(rows, 2), dy), {0}, false);  // [group, rows, outputs]
+  const Term dy = transpose_matrix(reshape(results, {batch, outputs, positions}));
+  const Term products = reduce_sum(matmul(concat(rows, 1), dy), {0}, false);  // [rows, outputs]
   WeightsAndBias found;
   if (bias) {
-    found.bias = reshape(slice(products, 1, places * channels, places * channels + 1), {group * outputs});
+    found.bias = reshape(slice(products, 0, places * channels, places * channels + 1), {outputs});
   }
-  const Term own = reshape(slice(products, 1, 0, places * channels), {group, places, channels, outputs});
-  found.weights = reshape(transpose(own, {0, 3, 2, 1}), weights);
+  const Term own = reshape(slice(products, 0, 0, places * channels), {places, channels, outputs});
+  found.weights = reshape(transpose(own, {2, 1, 0}), weights);
   return found;
 }
 
@@ -146,8 +147,8 @@ void convolution(NodeGradient& n) {
   const Windows w =
       windows_of(n, x.shape, Ints(weights.shape.begin() + 2, weights.shape.end()), n.dy().shape);
   if (n.wants(0)) n.give(0, convolve_back(n.dy(), weights, w, group, x.shape));
-  if (n.wants(1) && has_few_elements(weights, n.dy())) {
-    const WeightsAndBias found = gradients_by_windows(x, n.dy(), w, group, weights.shape, n.wants(2));
+  if (n.wants(1) && has_few_elements(weights, n.dy(), group)) {
+    const WeightsAndBias found = gradients_by_windows(x, n.dy(), w, weights.shape, n.wants(2));
     n.give(1, found.weights);
     if (n.wants(2)) n.give(2, found.bias);
     return;
