@@ -313,10 +313,10 @@ class ColumnsTiler {
   std::string describe(const ColumnsTiling& tiling) const {
     const Sizes s = sizes(tiling);
     return fmt::format(
-        "{}: sums of {} x {} places, {} slots with images, {} rows of each of {}, tiles of {} of {} chunks "
+        "{}{}: sums of {} x {} places, {} slots with images, {} rows of each of {}, tiles of {} of {} chunks "
         "for {} chunks",
-        matrix_precision_name(precision_), s.across, s.down, tiling.slot_images, s.rows, s.images,
-        tiling.tile_chunks, all_chunks(s), s.tile_results);
+        matrix_precision_name(precision_), packed_lw() > 0 ? ", packed" : "", s.across, s.down,
+        tiling.slot_images, s.rows, s.images, tiling.tile_chunks, all_chunks(s), s.tile_results);
   }
   TileProgram program(const ColumnsTiling& tiling, const std::string& name,
                       const std::vector<StreamPlacement>& placements,

@@ -50,7 +50,6 @@ using layout::Transport;
 namespace {
 
 constexpr const char* kRowsKernel = "contract-rows";
-constexpr int64_t kMaxPasses = 8;
 /// Rows that all L1Bs take part of come in pieces of so much of L2BM.
 constexpr int64_t kPieces = 6;
 /// Their sums are made tile by tile, so that pieces are fetched beside products: not more tiles than these,
@@ -73,6 +72,7 @@ struct RowsTiling {
 
 class RowsTiler : RowsContraction {
  public:
+  static constexpr int64_t kFewPasses = 8;
   RowsTiler(RowsProblem problem, const isa::Chip& chip, MatrixPrecision precision)
       : RowsContraction(std::move(problem), chip, precision) {}
 
@@ -217,8 +217,7 @@ class RowsTiler : RowsContraction {
                    (s.spread ? 3 * kUnitLw : 0) <=
                staging.results_lw &&
            std::max(s.region_l2bm + s.row_inputs * s.input_l2bm + (own_inputs ? s.result_l2bm : 0),
-                    s.result_l2bm) <= chip_.memory.l2bm_lw &&
-           s.passes * s.out.images() <= kMaxPasses;
+                    s.result_l2bm) <= chip_.memory.l2bm_lw;
   }
 
   std::optional<RowsTiling> best(RowsSplit in, RowsSplit out, L1bShare share) const {

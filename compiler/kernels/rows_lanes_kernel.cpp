@@ -30,7 +30,6 @@ using layout::Transport;
 
 namespace {
 
-constexpr int64_t kMaxLanePasses = 8;
 /// Rows come in pieces of so much of L2BM.
 constexpr int64_t kLanePieces = 6;
 /// Not more tiles than these, where more aren't needed, and not fewer vectors to a matrix.
@@ -46,6 +45,7 @@ struct LanesTiling {
 
 class LanesTiler : RowsContraction {
  public:
+  static constexpr int64_t kFewPasses = 8;
   LanesTiler(RowsProblem problem, const isa::Chip& chip, MatrixPrecision precision)
       : RowsContraction(std::move(problem), chip, precision) {}
 
@@ -152,8 +152,7 @@ class LanesTiler : RowsContraction {
            s.sums_lw <= chip_.memory.grf_words / isa::kWordsPerLong * 3 / 4 &&
            s.places.slots() * s.places.staged_lw() <= rows_staging(chip_).results_lw &&
            staged_row(s) * kColumnLw <= rows_staging(chip_).windows_lw / 2 &&
-           s.region_l2bm + (s.row_inputs + 1) * s.tile_l2bm <= chip_.memory.l2bm_lw &&
-           s.passes * s.out.images() <= kMaxLanePasses;
+           s.region_l2bm + (s.row_inputs + 1) * s.tile_l2bm <= chip_.memory.l2bm_lw;
   }
 
   int64_t cost(const LanesTiling& tiling, const Sizes& s) const {

@@ -28,7 +28,6 @@ using layout::Transport;
 
 namespace {
 
-constexpr int64_t kMaxLinePasses = 16;
 /// Rows come in pieces of so much of L2BM.
 constexpr int64_t kLinePieces = 12;
 /// Not more tiles than these, where more aren't needed.
@@ -45,6 +44,7 @@ struct LinesTiling {
 
 class WindowLanesTiler : WindowsKernel {
  public:
+  static constexpr int64_t kFewPasses = 16;
   WindowLanesTiler(WindowsProblem problem, const isa::Chip& chip) : WindowsKernel(std::move(problem), chip) {}
 
   std::vector<LinesTiling> tilings() const {
@@ -124,8 +124,7 @@ class WindowLanesTiler : WindowsKernel {
       others += problem_.inputs[k].of_rows ? 0 : s.lines.values_lw(positions(k));
     return s.windows_lw <= local && others <= local && s.lines.staged_lw() + kUnitLw <= staging.windows_lw &&
            s.tile_rows * s.lines.staged_lw() <= staging.results_lw &&
-           s.region_l2bm + (row_inputs() + 1) * s.tile_l2bm <= chip_.memory.l2bm_lw &&
-           s.passes * s.out.images() <= kMaxLinePasses && has_masks(s);
+           s.region_l2bm + (row_inputs() + 1) * s.tile_l2bm <= chip_.memory.l2bm_lw && has_masks(s);
   }
 
   int64_t cost(const LinesTiling& tiling, const Sizes& s) const {

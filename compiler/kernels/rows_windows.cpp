@@ -24,7 +24,6 @@ using layout::Level;
 
 namespace {
 
-constexpr int64_t kMaxWindowPasses = 16;
 /// Rows that all L1Bs take part of come in pieces of at most this part of L2BM: the next one is on its way.
 constexpr int64_t kWindowPieces = 2;
 /// Columns whose channels are normalized side by side.
@@ -45,6 +44,7 @@ struct WindowsTiling {
 
 class WindowsTiler : WindowsKernel {
  public:
+  static constexpr int64_t kFewPasses = 16;
   WindowsTiler(WindowsProblem problem, const isa::Chip& chip) : WindowsKernel(std::move(problem), chip) {}
 
   std::vector<WindowsTiling> tilings() const {
@@ -269,8 +269,7 @@ class WindowsTiler : WindowsKernel {
                staging.results_lw &&
            (!s.spread || s.longest_row_lw() <= staging.windows_lw) &&
            s.region_l2bm + s.row_inputs * s.tile_lw <= chip_.memory.l2bm_lw &&
-           s.result_at + s.tile_lw + isa::kL2bmBlockLw <= chip_.memory.l2bm_lw &&
-           s.passes * s.out.images() <= kMaxWindowPasses;
+           s.result_at + s.tile_lw + isa::kL2bmBlockLw <= chip_.memory.l2bm_lw;
   }
 
   int64_t cost(const WindowsTiling& tiling, const Sizes& s) const {

@@ -33,6 +33,10 @@ std::optional<Parts> best_parts(const ContractLayer& contract, const std::vector
   const ColumnsProblem& problem = ways.front();
   // A Reduce of its own, and the relayout before it.
   constexpr int64_t kReduceCycles = 1000;
+  // What makes large pictures makes rows of all channels: others would be a relayout, which takes several
+  // times what DRAM takes.
+  constexpr int64_t kRelayout = 2;
+  const int64_t results = element_count(problem.results.shape);
   std::optional<Parts> best;
   for (const RowsSplit split : kRowsSplits) {
     const auto cycles = columns_cycles(ways, split, chip);
@@ -45,6 +49,7 @@ std::optional<Parts> best_parts(const ContractLayer& contract, const std::vector
     if (parts.all() > 1)
       parts.cycles +=
           kReduceCycles + 3 * dram_cycles(parts.all() * element_count(contract.output_shape), chip);
+    if (image.channel_ways() > 1) parts.cycles += kRelayout * dram_cycles(results, chip);
     if (!best || parts.cycles < best->cycles) best = parts;
   }
   return best;

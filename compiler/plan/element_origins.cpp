@@ -23,7 +23,7 @@ int64_t code_of(TensorId root, int64_t offset) {
 }  // namespace
 
 void check_movable(int64_t elements, const std::string& tensor) {
-  if (elements <= kMostMovedElements) return;
+  if (is_movable(elements)) return;
   throw isa::UnsupportedError(
       fmt::format("tensor '{}': its layout has to change, and its image has {} elements; on the chip at most "
                   "{} can be moved. "

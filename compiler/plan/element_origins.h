@@ -32,6 +32,9 @@ namespace kodama::compiler {
 inline constexpr int64_t kMostMovedElements = int64_t{1} << 25;
 /// UnsupportedError for a tensor of more.
 void check_movable(int64_t elements, const std::string& tensor);
+inline bool is_movable(int64_t elements) {
+  return elements <= kMostMovedElements;
+}
 
 struct ElementOrigin {
   TensorId root = -1;  ///< -1: `offset` is the number of a constant

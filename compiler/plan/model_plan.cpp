@@ -31,6 +31,7 @@ namespace {
 
 constexpr const char* kModelPlanPart = "model planner";
 constexpr double kNever = std::numeric_limits<double>::infinity();
+constexpr double kRefused = 1e12;  ///< of what is planned where nothing else can be, and refused then
 
 /// Of branch and bound. Most networks are solved after a few; what more of them find for the others is at
 /// most one percent better, and takes seconds.
@@ -110,8 +111,7 @@ class ModelPlanner::Impl {
   layout::GatherProblem gather(const ModelPlan& plan, const PlannedStage& stage,
                                const std::vector<int64_t>& addresses) {
     const StreamPlacement& target = plan.images[static_cast<size_t>(stage.result)].placement;
-    check_movable(std::max(words(target), element_count(shape_of(target))),
-                  graph_.tensors[static_cast<size_t>(target.access.tensor)].name);
+    check_movable(moved_elements(target), graph_.tensors[static_cast<size_t>(target.access.tensor)].name);
     forget_places();
     std::map<TensorId, RootImage> images;
     for (size_t k = 0; k < stage.operands.size(); ++k) {
@@ -246,7 +246,8 @@ class ModelPlanner::Impl {
     return !is_chosen || !is_same(chosen->first, chosen->second, id);
   }
   double rough_conversion(int from, int to) const {
-    return has_all_elements(from) ? static_cast<double>(rough_cycles(from, to)) : kNever;
+    if (!has_all_elements(from)) return kNever;
+    return is_movable(moved_elements(placement(to))) ? static_cast<double>(rough_cycles(from, to)) : kRefused;
   }
   /// Cycles of making image `to` of the elements that come from `root`, which is there as image `from`.
   double conversion(TensorId root, int from, int to) {
@@ -431,6 +432,9 @@ class ModelPlanner::Impl {
   bool is_natural(int id) const {
     const StreamPlacement& image = placement(id);
     return key_of(image) == key_of(natural_placement(image.access.tensor, shape_of(image), chip_));
+  }
+  int64_t moved_elements(const StreamPlacement& image) const {
+    return std::max(words(image), element_count(shape_of(image)));
   }
   static int64_t words(const StreamPlacement& image) {
     return isa::kWordsPerLong * stream_group_lw(image) * image.transport.groups_used();

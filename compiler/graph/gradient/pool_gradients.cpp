@@ -55,9 +55,9 @@ void max_pool(NodeGradient& n) {
     Term is_hit = equal(window_elements(x, w, place), y);
     const Term first = is_open ? both(is_open, is_hit) : is_hit;
     is_open = is_open ? both(is_open, negated(is_hit)) : negated(is_hit);
-    parts.push_back(place_back(select(first, n.dy(), 0.0), w, place));
+    parts.push_back(select(first, n.dy(), 0.0));
   }
-  n.give(0, sum(parts));
+  n.give(0, place_back(parts, w));
 }
 
 /// How many elements each window counts, [1, 1, output...].

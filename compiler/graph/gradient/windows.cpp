@@ -74,33 +74,57 @@ Term window_elements(const Term& padded_x, const Windows& windows, const Ints& p
 
 namespace {
 
-/// Places x's elements where element `place` of the windows along one axis is, padding cut off.
-Term place_along(const Term& x, const Windows& windows, size_t axis, int64_t place) {
+int64_t floor_div(int64_t a, int64_t b) {
+  return a >= 0 ? a / b : -((b - 1 - a) / b);
+}
+
+/// The adjoint of padding and reading along one axis: element k of window i of `parts[k]` is added up where
+/// element k of that window was. What comes to every `stride`-th place is added up first, and these *phases*
+/// are then laid one between the other: only that is as large as the result.
+Term place_along(const std::vector<Term>& parts, const Windows& windows, size_t axis) {
   const auto at = static_cast<int64_t>(axis) + 2;
-  const int64_t padded_extent =
-      windows.before[axis] + windows.input[axis] + std::max<int64_t>(windows.behind[axis], 0);
-  const Term spread_out =
-      spread(x, at, place * windows.dilations[axis], windows.strides[axis], padded_extent);
-  return slice(spread_out, at, windows.before[axis], windows.before[axis] + windows.input[axis]);
+  const int64_t stride = windows.strides[axis], input = windows.input[axis];
+  const int64_t blocks = (input + stride - 1) / stride;
+  std::vector<std::vector<Term>> phases(static_cast<size_t>(stride));
+  for (size_t place = 0; place < parts.size(); ++place) {
+    // Where the first window's element is: in the block `first`, which may be outside.
+    const int64_t offset = static_cast<int64_t>(place) * windows.dilations[axis] - windows.before[axis];
+    const int64_t first = floor_div(offset, stride);
+    if (first >= blocks || first + windows.output[axis] <= 0) continue;
+    phases[static_cast<size_t>(offset - first * stride)].push_back(
+        pad(parts[place], at, first, blocks - first - windows.output[axis]));
+  }
+  Shape shape = parts.at(0).shape;
+  shape[axis + 2] = blocks;
+  std::vector<Term> laid;
+  for (const std::vector<Term>& phase : phases)
+    laid.push_back(phase.empty() ? parts[0].graph->filled(0, parts[0].type, shape) : sum(phase));
+  if (stride == 1) return laid[0];
+  for (Term& phase : laid) phase = unsqueeze(phase, {at + 1});
+  shape[axis + 2] = blocks * stride;
+  return slice(reshape(concat(laid, at + 1), shape), at, 0, input);
 }
 
 }  // namespace
 
-Term place_back(const Term& gradient, const Windows& windows, const Ints& place) {
-  Term result = gradient;
-  for (size_t axis = 0; axis < windows.rank(); ++axis)
-    result = place_along(result, windows, axis, place[axis]);
-  return result;
+Term place_back(const std::vector<Term>& gradients, const Windows& windows) {
+  std::vector<Term> parts = gradients;
+  for (size_t axis = windows.rank(); axis-- > 0;) {
+    const auto kernel = static_cast<size_t>(windows.kernel[axis]);
+    std::vector<Term> placed;
+    for (size_t first = 0; first < parts.size(); first += kernel) {
+      const auto begin = parts.begin() + static_cast<std::ptrdiff_t>(first);
+      placed.push_back(place_along({begin, begin + static_cast<std::ptrdiff_t>(kernel)}, windows, axis));
+    }
+    parts = std::move(placed);
+  }
+  return parts.at(0);
 }
 
 Term place_back_everywhere(const Term& gradient, const Windows& windows) {
   Term result = gradient;
-  for (size_t axis = 0; axis < windows.rank(); ++axis) {
-    std::vector<Term> parts;
-    for (int64_t place = 0; place < windows.kernel[axis]; ++place)
-      parts.push_back(place_along(result, windows, axis, place));
-    result = sum(parts);
-  }
+  for (size_t axis = windows.rank(); axis-- > 0;)
+    result = place_along(std::vector<Term>(static_cast<size_t>(windows.kernel[axis]), result), windows, axis);
   return result;
 }
 
