@@ -1,0 +1,57 @@
+/// Kernels on images of rows whose L2Bs have more images than few passes do.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "compiler/kernels/builtin_kernels.h"
+#include "compiler/kernels/kernel_test_util.h"
+#include "compiler/layers/interpreter.h"
+#include "compiler/lowering/lowering.h"
+#include "compiler/lowering/lowering_test_util.h"
+
+namespace kodama::compiler {
+namespace {
+
+/// Holds the fastest candidate of a model's only layer to what the layer is.
+void check_layer(const std::string& text, const Kernel& kernel, double tolerance) {
+  SCOPED_TRACE(text);
+  const isa::Chip chip = testing::small_chip();
+  const onnx::ModelProto model = import_model(testing::parse_model(text), {}, "test");
+  const TensorMap inputs = testing::random_inputs(model, 1);
+  const LayerGraph graph = lower_to_layers(model);
+  ASSERT_EQ(graph.layers.size(), 1U);
+  LayerValues values(graph);
+  std::vector<Tensor> operands(graph.tensors.size());
+  for (const TensorId input : graph.inputs)
+    values.set(input, inputs.at(graph.tensors[static_cast<size_t>(input)].name));
+  for (const TensorId input : layer_inputs(graph.layers[0]))
+    operands[static_cast<size_t>(input)] = values.get(input);
+  const Tensor expected = interpret_layer(graph.layers[0], graph, values).at(0);
+  const std::vector<Candidate> candidates = kernel.run(graph.layers[0], graph, chip, {});
+  ASSERT_FALSE(candidates.empty());
+  const auto& best = *std::ranges::min_element(candidates, {}, &Candidate::predicted_cycles);
+  SCOPED_TRACE(best.description);
+  const Tensor found = testing::run_candidate(best, graph.layers[0], graph, operands, chip).result;
+  for (int64_t k = 0; k < expected.size(); ++k) {
+    const auto at = static_cast<size_t>(k);
+    ASSERT_NEAR(found.data<float>()[at], expected.data<float>()[at], tolerance) << k;
+  }
+}
+
+TEST(RowsPasses, ManyImages) {
+  // Twenty images of an L2B are as many passes at least.
+  std::string weights = "float[32,32,1,1] w = {1";
+  for (int k = 1; k < 32 * 32; ++k) weights += ", " + std::to_string((k * 37 % 101 - 50) / 64.0);
+  check_layer("g (float[40,32,4,8] x) => (float[40,32,4,8] y) <" + weights + "}> { y = Conv(x, w) }",
+              contract_rows_kernel(), 1e-3);
+  check_layer("g (float[40,32,4,8] x, float[40,32,4,8] z) => (float[40,32,4,8] y) { y = Add(x, z) }",
+              map_rows_kernel(), 1e-6);
+  check_layer("g (float[40,32,4,8] x) => (float[40,32,1,1] y) { y = GlobalAveragePool(x) }",
+              reduce_rows_kernel(), 1e-5);
+}
+
+}  // namespace
+}  // namespace kodama::compiler
