@@ -91,13 +91,14 @@ Term weight_gradient(const Term& data, const Term& results, const Windows& windo
 /// Whether windows with few elements (channels and kernel) are laid out one beside the other: that is as many
 /// copies of the data, and then one product a picture, whose sums are long. A convolution with kernels of the
 /// size of pictures has few results, each of which would be a sum by itself; but what takes it as it is
-/// copies nothing ("contract-columns"), which counts where there is much data, and products of groups are
-/// small ones.
+/// moves neither data nor results ("contract-columns"), which counts where there is much of them, and
+/// products of groups are small ones.
 bool has_few_elements(const Term& weights, const Term& results, int64_t group) {
-  constexpr int64_t kFew = 256, kMostCopied = 1 << 18;
+  constexpr int64_t kFew = 256, kMostMoved = 1 << 18;
   const int64_t outputs = std::max<int64_t>(weights.extent(0), 1);
   const int64_t elements = weights.size() / outputs;
-  return group == 1 && elements <= kFew && elements * (results.size() / outputs) <= kMostCopied;
+  const int64_t copied = elements * (results.size() / outputs);
+  return group == 1 && elements <= kFew && copied + results.size() <= kMostMoved;
 }
 
 /// The same gradient from windows as rows: [N, C kernel, positions] by [N, positions, M], summed over the
