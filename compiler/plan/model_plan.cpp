@@ -229,8 +229,9 @@ class ModelPlanner::Impl {
     // What the image leaves out of its tensor may be the root's, each once.
     const int64_t left_out = element_count(shape_of(image)) - different_elements(image, shape_of(image));
     const int64_t words = std::max<int64_t>(origins_.different(tensor, root) - left_out, 0);
-    return static_cast<double>(
-        layout::least_gather_cycles(stream_group_lw(image), image.transport.parts_per_group(), words, chip_));
+    return static_cast<double>(layout::least_gather_cycles(stream_group_lw(image),
+                                                           image.transport.parts_per_group(),
+                                                           image.transport.groups_used(), words, chip_));
   }
   bool has_halves(int id) const { return placement(id).element == StreamElement::kHalf; }
   /// What nothing on the chip makes of another image of a root: the host sends it, too.
