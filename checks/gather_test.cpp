@@ -3,8 +3,12 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <numeric>
 #include <random>
 #include <set>
+#include <tuple>
+#include <utility>
 
 #include "isa/arithmetic.h"
 #include "isa/hazards.h"
@@ -154,12 +158,14 @@ TEST(Gather, NoEstimateIsLessThanTheLeast) {
       std::mt19937_64 engine(seed);
       const Case each = random_case(engine, chip, seed % 10 == 0 ? 40000 : 3000, seed % 3 != 0);
       std::set<std::pair<int, int64_t>> words;
+      int64_t groups = 0;
       for (const std::vector<GatherSource>& group : each.problem.words) {
+        groups += group.empty() ? 0 : 1;
         for (const GatherSource& source : group) {
           if (!source.is_constant()) words.emplace(source.group(), source.word());
         }
       }
-      const int64_t least = layout::least_gather_cycles(each.problem.size_lw, each.problem.parts,
+      const int64_t least = layout::least_gather_cycles(each.problem.size_lw, each.problem.parts, groups,
                                                         static_cast<int64_t>(words.size()), chip);
       EXPECT_LE(least, Gather(each.problem, chip).estimated_cycles()) << name << " seed " << seed;
       EXPECT_GT(least, 0);
@@ -314,6 +320,106 @@ TEST(Gather, OneL2bsDataComesToItAlone) {
     return true;
   });
   EXPECT_EQ(broadcasts, 1);  // of the constant
+}
+
+/// Loads of a program, and stores, that cross from one group to another.
+std::pair<int64_t, int64_t> crossings(const isa::Program& program) {
+  std::pair<int64_t, int64_t> found;
+  std::vector<int64_t> counters;
+  isa::for_each_executed(program.statements, counters, [&](const isa::Statement& statement, const auto&) {
+    const auto* mv = std::get_if<isa::Mv>(&statement.kind);
+    if (mv == nullptr || mv->instruction.opcode != isa::Opcode::kMvp) return true;
+    const isa::Operand& from = mv->instruction.sources[0];
+    if (from.group != mv->instruction.destinations[0].group)
+      ++(from.space == isa::Space::kL2bm ? found.second : found.first);
+    return true;
+  });
+  return found;
+}
+
+/// Groups that want runs of 16 LW of all groups make what the others' images have of their own DRAM: rows
+/// cross, not runs. Of an image that one group has, all L2Bs make some.
+TEST(Gather, RowsAreMadeWhereTheirWordsAre) {
+  const isa::Chip chip = small_dram("mncore2");
+  const int64_t row = 4 * chip.pe_per_l1b() * chip.l1b_per_l2b, size = 8 * row, run = 16;
+  Case each;
+  each.source_lw = each.problem.size_lw = size;
+  each.problem.address = kSourceAt + size;
+  for (int g = 0; g < chip.groups; ++g) {
+    each.problem.words.emplace_back();
+    for (int64_t k = 0; k < 2 * size; ++k) {
+      const int64_t lw = k / 2, of_group = lw % (size / chip.groups);
+      const int64_t from = (of_group / run * chip.groups + g) * run + of_group % run;
+      each.problem.words.back().push_back(
+          GatherSource::dram(static_cast<int>(lw / (size / chip.groups)), 2 * (kSourceAt + from) + (k & 1)));
+    }
+  }
+  EXPECT_EQ(difference(each, chip, 1), "");
+  auto [loads, stores] = crossings(Gather(each.problem, chip).emit(each.problem.address + size).program);
+  EXPECT_EQ(loads, 0);
+  EXPECT_GT(stores, 0);
+
+  const int64_t shared = Gather(each.problem, chip).estimated_cycles();
+  for (int g = 1; g < chip.groups; ++g) each.problem.words[static_cast<size_t>(g)].clear();
+  EXPECT_EQ(difference(each, chip, 1), "");
+  std::tie(loads, stores) = crossings(Gather(each.problem, chip).emit(each.problem.address + size).program);
+  EXPECT_EQ(loads, 0);
+  EXPECT_GT(stores, 0);
+  EXPECT_LT(Gather(each.problem, chip).estimated_cycles(), shared);
+}
+
+/// Of blocks one behind the other every L1B wants a quarter: one step brings that of four blocks.
+TEST(Gather, QuartersOfBlocksAreDealt) {
+  const isa::Chip chip = small_dram("mncore2");
+  const int64_t size = 16384, line = isa::kL2bmdRunLw * chip.l1b_per_l2b;
+  // L1B b has quarter b % 4 of the blocks of its half, octet by octet.
+  const Case each = lw_by_lw(size, chip, [&](int64_t lw) {
+    const int64_t l1b = lw / isa::kL2bmdRunLw % chip.l1b_per_l2b, octet = lw / line;
+    return l1b / 4 * (size / 2) + octet / 2 * 64 + l1b % 4 * 16 + octet % 2 * 8 + lw % isa::kL2bmdRunLw;
+  });
+  EXPECT_EQ(difference(each, chip, 1), "");
+  const isa::Program program =
+      Gather(each.problem, chip).emit(each.problem.address + each.problem.size_lw).program;
+  EXPECT_EQ(count(program, isa::Opcode::kL2bmb), 1);  // the constant
+  // Three distances of four L1Bs, for either half, of every four blocks; no octet that nobody wants.
+  const int64_t fours = size / chip.l2b_per_group / chip.l1b_per_l2b / 64;
+  EXPECT_EQ(count(program, isa::Opcode::kL2bmb2), 6 * fours);
+  EXPECT_EQ(count(program, isa::Opcode::kL1bmp), 8 * fours + 1);
+}
+
+/// Images whose indices are those of the source with their bits in any order, groups included.
+TEST(Gather, BitsInAnyOrder) {
+  const isa::Chip chip = small_dram("mncore2");
+  constexpr int kBits = 15;  // of a word in a group
+  int64_t crossing = 0, dealt = 0;
+  for (uint64_t seed = 1; seed <= 16; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937_64 engine(seed);
+    std::vector<int> bits(kBits + 2);
+    std::iota(bits.begin(), bits.end(), 0);
+    // Long runs stay whole in some.
+    std::shuffle(bits.begin() + static_cast<int64_t>(engine() % 8), bits.end(), engine);
+    Case each;
+    each.source_lw = each.problem.size_lw = int64_t{1} << (kBits - 1);
+    each.problem.address = kSourceAt + each.source_lw;
+    for (int64_t g = 0; g < chip.groups; ++g) {
+      each.problem.words.emplace_back();
+      for (int64_t k = 0; k < int64_t{1} << kBits; ++k) {
+        int64_t from = 0;
+        for (size_t b = 0; b < bits.size(); ++b) from |= ((g << kBits | k) >> b & 1) << bits[b];
+        each.problem.words.back().push_back(GatherSource::dram(static_cast<int>(from >> kBits),
+                                                               2 * kSourceAt + from % (int64_t{1} << kBits)));
+      }
+    }
+    EXPECT_EQ(difference(each, chip, seed), "");
+    const isa::Program program =
+        Gather(each.problem, chip).emit(each.problem.address + each.problem.size_lw).program;
+    EXPECT_TRUE(isa::find_hazards(program, chip).empty());
+    crossing += crossings(program).second > 0 ? 1 : 0;
+    dealt += count(program, isa::Opcode::kL2bmb2) > 0 ? 1 : 0;
+  }
+  EXPECT_GT(crossing, 0);
+  EXPECT_GT(dealt, 0);
 }
 
 TEST(Gather, MoreWindowsThanATableTellsApart) {

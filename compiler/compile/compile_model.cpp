@@ -28,6 +28,7 @@
 #include "compiler/kernels/split_products.h"
 #include "compiler/kernels/split_reductions.h"
 #include "compiler/layers/batch.h"
+#include "compiler/layers/fusion.h"
 #include "compiler/lowering/lowering.h"
 #include "compiler/package/compiled_model.h"
 #include "compiler/plan/problem_bound.h"
@@ -835,11 +836,18 @@ void finish_layers(LayerGraph& layers, const isa::Chip& chip, const CompileOptio
     verify_layer_graph(layers, pass);
     if (options.wants_dump(pass)) options.dump(pass, layers.name, "json", to_json(layers));
   };
+  if (options.lowering.fuse) {
+    constexpr int64_t kSumsPerPe = 8;  // of a matrix of gfloat, a vector
+    fuse_sums(layers, kSumsPerPe * chip.pe_count());
+    check("fuse-sums");
+  }
   if (options.precision == MatrixPrecision::kGFloat) {
     split_columns(layers, chip);
     check("split-columns");
   }
   if (options.lowering.fuse) {
+    fuse_transposed_epilogues(layers);
+    check("fuse-transposed-epilogues");
     split_products(layers, chip);
     check("split-products");
     pad_channels(layers, chip);
@@ -894,9 +902,9 @@ std::vector<std::string> planning_dump_points() {
   for (const std::string& name : graph_pipeline()) {
     if (std::find(points.begin(), points.end(), name) == points.end()) points.push_back(name);
   }
-  for (const char* name :
-       {"lower", "fold-rearranges", "fuse-maps", "fuse-epilogues", "split-columns", "split-products",
-        "pad-channels", "fuse-normalizations", "split-axes", "split-gathers", "split-reductions", "plan"})
+  for (const char* name : {"lower", "fold-rearranges", "fuse-maps", "fuse-epilogues", "fuse-sums",
+                           "split-columns", "fuse-transposed-epilogues", "split-products", "pad-channels",
+                           "fuse-normalizations", "split-axes", "split-gathers", "split-reductions", "plan"})
     points.emplace_back(name);
   return points;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
+#include <utility>
 
 #include "compiler/layers/formula.h"
 #include "isa/error.h"
@@ -267,6 +268,105 @@ bool assign_roles(ContractLayer& contract) {
   return true;
 }
 
+/// By axis of a tensor, the dim of the space that is its index, which has the same extent, or -1 for axes of
+/// extent 1; nothing where the access is something else, or a dim of extent 2 or more has no axis of its own.
+std::optional<std::vector<int>> dims_of_axes(const AffineMap& map, const Shape& space, const Shape& shape) {
+  std::vector<int> dims(shape.size(), -1);
+  std::vector<bool> taken(space.size(), false);
+  for (size_t axis = 0; axis < shape.size(); ++axis) {
+    if (map.offset(axis) != 0) return std::nullopt;
+    for (size_t dim = 0; dim < space.size(); ++dim) {
+      if (map.coefficient(axis, dim) == 0 || space[dim] == 1) continue;
+      if (map.coefficient(axis, dim) != 1 || dims[axis] >= 0 || taken[dim] || space[dim] != shape[axis])
+        return std::nullopt;
+      dims[axis] = static_cast<int>(dim);
+      taken[dim] = true;
+    }
+    if (dims[axis] < 0 && shape[axis] != 1) return std::nullopt;
+  }
+  for (size_t dim = 0; dim < space.size(); ++dim) {
+    if (space[dim] != 1 && !taken[dim]) return std::nullopt;
+  }
+  return dims;
+}
+
+/// Of an access over `space` that reads a tensor transposed, the axis that each dim is; nothing for others.
+std::optional<std::vector<int>> axes_of_dims(const AffineMap& map, const Shape& space, const Shape& shape) {
+  const auto dims = dims_of_axes(map, space, shape);
+  if (!dims || shape.size() != space.size()) return std::nullopt;
+  std::vector<int> axes(shape.size(), -1);
+  std::vector<int> ones;  // axes of extent 1 stand for any dim of extent 1
+  for (size_t axis = 0; axis < dims->size(); ++axis) {
+    if ((*dims)[axis] >= 0) {
+      axes[static_cast<size_t>((*dims)[axis])] = static_cast<int>(axis);
+    } else {
+      ones.push_back(static_cast<int>(axis));
+    }
+  }
+  for (auto axis = axes.rbegin(); axis != axes.rend(); ++axis) {
+    if (*axis >= 0) continue;
+    *axis = ones.back();
+    ones.pop_back();
+  }
+  return axes;
+}
+
+/// Tries to make the sum `consumer` part of the Contract `producer`.
+bool fuse_sum_into(LayerGraph& graph, const Layer& producer, Layer& consumer) {
+  using Role = ContractLayer::Role;
+  const auto& reduce = std::get<ReduceLayer>(consumer.body);
+  const TensorId between = producer.outputs[0];
+  Layer fused = producer;
+  auto& contract = std::get<ContractLayer>(fused.body);
+  if (reduce.op != ReduceLayer::Op::kSum || reduce.inputs.size() != 1 || reduce.inputs[0].tensor != between ||
+      reduce.expr != ScalarExpr::identity() || contract.epilogue != ScalarExpr::identity() ||
+      !contract.epilogue_inputs.empty() || loses_rounding(graph, between, consumer.outputs[0])) {
+    return false;
+  }
+  Shape space = reduce.output_extents;
+  space.insert(space.end(), reduce.reduction_extents.begin(), reduce.reduction_extents.end());
+  Shape extents;
+  for (const ContractLayer::Dim& dim : contract.dims)
+    extents.push_back(dim.role == Role::kK ? 1 : dim.extent);
+  const auto read = dims_of_axes(reduce.inputs[0].map, space, contract.output_shape);
+  const auto made = dims_of_axes(contract.output, extents, contract.output_shape);
+  if (!read || !made) return false;
+  AffineMap output(reduce.output_extents.size(), contract.dims.size());
+  for (size_t axis = 0; axis < read->size(); ++axis) {
+    if ((*read)[axis] < 0) continue;
+    const auto from = static_cast<size_t>((*made)[axis]);
+    const auto to = static_cast<size_t>((*read)[axis]);
+    if (to < reduce.output_extents.size()) {
+      output.set(to, from, 1);
+    } else if (contract.dims[from].role != Role::kBatch) {
+      return false;
+    } else {
+      contract.dims[from].role = Role::kK;
+    }
+  }
+  contract.output = output;
+  contract.output_shape = reduce.output_extents;
+  contract.epilogue = reduce.epilogue;
+  for (const TensorAccess& access : reduce.epilogue_inputs)
+    contract.epilogue_inputs.push_back({access.tensor, access.map.after(output), access.fill});
+  fused.outputs = consumer.outputs;
+  fused.onnx_ops.insert(fused.onnx_ops.end(), consumer.onnx_ops.begin(), consumer.onnx_ops.end());
+  fused.onnx_nodes.insert(fused.onnx_nodes.end(), consumer.onnx_nodes.begin(), consumer.onnx_nodes.end());
+  consumer = std::move(fused);
+  return true;
+}
+
+/// The Contract with its output's axes in another order: axis k is `axes[k]` of what it was.
+ContractLayer transposed(const ContractLayer& contract, const std::vector<int>& axes, const Shape& shape) {
+  ContractLayer result = contract;
+  for (size_t axis = 0; axis < axes.size(); ++axis) {
+    for (size_t dim = 0; dim < contract.dims.size(); ++dim)
+      result.output.set(axis, dim, contract.output.coefficient(static_cast<size_t>(axes[axis]), dim));
+  }
+  result.output_shape = shape;
+  return result;
+}
+
 /// A Map of one tensor, times or divided by a constant.
 bool is_scale(const Layer& layer) {
   const auto* map = std::get_if<MapLayer>(&layer.body);
@@ -432,6 +532,63 @@ void fuse_epilogues(LayerGraph& graph) {
       },
       is_map,
       [&](const Layer& producer, Layer& consumer) { return fuse_epilogue_into(graph, producer, consumer); });
+}
+
+void fuse_sums(LayerGraph& graph, int64_t least) {
+  fuse_pairs(
+      graph, [](const Layer& layer) { return layer.kind() == LayerKind::kContract; },
+      [&](const Layer& layer) {
+        const auto* reduce = std::get_if<ReduceLayer>(&layer.body);
+        return reduce != nullptr && element_count(reduce->output_extents) >= least;
+      },
+      [&](const Layer& producer, Layer& consumer) { return fuse_sum_into(graph, producer, consumer); });
+  drop_unused_tensors(graph);
+}
+
+void fuse_transposed_epilogues(LayerGraph& graph) {
+  const Uses uses(graph);
+  const auto is_made = [&](const TensorAccess& access) {
+    return uses.producer(graph.storage(access.tensor)) >= 0;
+  };
+  std::vector<bool> gone(graph.layers.size(), false);
+  for (Layer& layer : graph.layers) {
+    if (!is_map(layer)) continue;
+    const auto inputs = std::get<MapLayer>(layer.body).inputs;
+    for (size_t k = 0; k < inputs.size(); ++k) {
+      const TensorId between = inputs[k].tensor;
+      const int first = uses.producer(between);
+      if (first < 0 || uses.is_output(between) || uses.readers(between).size() != 1) continue;
+      const Layer& maker = graph.layers[static_cast<size_t>(first)];
+      const auto* contract = std::get_if<ContractLayer>(&maker.body);
+      if (contract == nullptr || !contract->epilogue_inputs.empty() || !is_made(contract->a) ||
+          !is_made(contract->b)) {
+        continue;
+      }
+      Shape& shape = graph.tensors[static_cast<size_t>(between)].shape;
+      const Shape extents = std::get<MapLayer>(layer.body).extents;
+      const auto axes = axes_of_dims(inputs[k].map, extents, shape);
+      if (!axes || std::ranges::is_sorted(*axes)) continue;
+      // The tensor as it would be, which is nowhere then.
+      Layer producer = maker;
+      producer.body = transposed(*contract, *axes, extents);
+      Layer consumer = layer;
+      std::get<MapLayer>(consumer.body).inputs[k].map = AffineMap::identity(extents.size());
+      const Shape before = std::exchange(shape, extents);
+      if (!fuse_epilogue_into(graph, producer, consumer)) {
+        graph.tensors[static_cast<size_t>(between)].shape = before;
+        continue;
+      }
+      layer = std::move(consumer);
+      gone[static_cast<size_t>(first)] = true;
+      break;
+    }
+  }
+  std::vector<Layer> kept;
+  for (size_t k = 0; k < graph.layers.size(); ++k) {
+    if (!gone[k]) kept.push_back(std::move(graph.layers[k]));
+  }
+  graph.layers = std::move(kept);
+  drop_unused_tensors(graph);
 }
 
 void fuse_scales(LayerGraph& graph) {

@@ -14,6 +14,14 @@ void fuse_maps(LayerGraph& graph);
 void fuse_reductions(LayerGraph& graph);
 /// A Map that alone reads the result of a Contract or Reduce, at the same points, becomes its epilogue.
 void fuse_epilogues(LayerGraph& graph);
+/// A Reduce that only adds up what a Contract makes, over dims that both operands have, becomes part of the
+/// Contract's own sum: the gradient of weights, of a product for each picture. Results of less than `least`
+/// elements stay apart, since their products have something to do for all of the chip only together.
+void fuse_sums(LayerGraph& graph, int64_t least);
+/// A Map that reads the transpose of what a Contract makes of tensors that layers make, at the same points,
+/// becomes its epilogue, which makes the transpose: the update of an optimizer, behind the gradient of a
+/// convolution's weights. After split-columns, which takes such Contracts without epilogues.
+void fuse_transposed_epilogues(LayerGraph& graph);
 /// A Map that multiplies one tensor by a constant, for a single operand of a Contract that alone reads it,
 /// becomes a factor of the Contract's result: attention, where a model scales its queries.
 void fuse_scales(LayerGraph& graph);

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <utility>
+
 #include "compiler/lowering/lowering_test_util.h"
 
 namespace kodama::compiler {
@@ -40,6 +43,77 @@ TEST(FuseEpilogues, NotAcrossOutputsOtherReadersOrShapes) {
   EXPECT_EQ(check_model(conv_model("a = Exp (c) d = Softmax (c) y = Add (a, d)")), "Contract Host Map");
   EXPECT_EQ(check_text("g (float[2,3] x, float[3] w, float[4,1,2] z) => (float[4,1,2] y) "
                        "{ c = MatMul (x, w) y = Add (c, z) }"),
+            "Contract Map");
+}
+
+/// Lowers, runs a pass, and compares with the reference; the kinds of layers.
+std::string check_pass(const std::string& text, const std::function<void(LayerGraph&)>& pass) {
+  SCOPED_TRACE(text);
+  const onnx::ModelProto model = import_model(parse_model(text), {}, "test");
+  const TensorMap inputs = random_inputs(model, 1);
+  LayerGraph graph = lower_to_layers(model);
+  pass(graph);
+  verify_layer_graph(graph, "test");
+  SCOPED_TRACE(describe(graph));
+  expect_close(interpret_layer_graph(graph, inputs), run_graph(model, inputs), 1e-5);
+  return kinds(graph);
+}
+
+TEST(FuseSums, SumsOverTheBatchOfAProduct) {
+  const auto check = [](const std::string& text, int64_t least = 1) {
+    return check_pass(text, [&](LayerGraph& graph) { fuse_sums(graph, least); });
+  };
+  const std::string product = "{ p = MatMul (a, b) ";
+  // All of the batch, a part of it, kept as an axis; with an epilogue.
+  EXPECT_EQ(check("g (float[4,5,6] a, float[4,6,3] b) => (float[5,3] y) " + product +
+                  "n = Constant <value_ints = [0]> () y = ReduceSum <keepdims = 0> (p, n) }"),
+            "Contract");
+  EXPECT_EQ(check("g (float[2,4,5,6] a, float[2,4,6,3] b) => (float[2,5,3] y) " + product +
+                  "n = Constant <value_ints = [1]> () y = ReduceSum <keepdims = 0> (p, n) }"),
+            "Contract");
+  EXPECT_EQ(check("g (float[4,5,6] a, float[4,6,3] b, float[1,5,3] v) => (float[1,5,3] y) " + product +
+                  "n = Constant <value_ints = [0]> () s = ReduceSum (p, n) t = Relu (s) y = Add (t, v) }"),
+            "Contract");
+  // Rows of one operand aren't summed inside; means, maxima, squares, other readers, small results.
+  EXPECT_EQ(check("g (float[4,5,6] a, float[4,6,3] b) => (float[4,3] y) " + product +
+                  "n = Constant <value_ints = [1]> () y = ReduceSum <keepdims = 0> (p, n) }"),
+            "Contract Reduce");
+  EXPECT_EQ(check("g (float[4,5,6] a, float[4,6,3] b) => (float[5,3] y) " + product +
+                  "y = ReduceMax <axes = [0], keepdims = 0> (p) }"),
+            "Contract Reduce");
+  EXPECT_EQ(check("g (float[4,5,6] a, float[4,6,3] b) => (float[5,3] y) " + product +
+                  "q = Relu (p) y = ReduceSumSquare <axes = [0], keepdims = 0> (q) }"),
+            "Contract Reduce");
+  EXPECT_EQ(check("g (float[4,5,6] a, float[4,6,3] b) => (float[5,3] y, float[4,5,3] p) " + product +
+                  "n = Constant <value_ints = [0]> () y = ReduceSum <keepdims = 0> (p, n) }"),
+            "Contract Reduce");
+  EXPECT_EQ(check("g (float[4,5,6] a, float[4,6,3] b) => (float[5,3] y) " + product +
+                      "n = Constant <value_ints = [0]> () y = ReduceSum <keepdims = 0> (p, n) }",
+                  16),
+            "Contract Reduce");
+}
+
+TEST(FuseTransposedEpilogues, WhatReadsTheTransposeOfAProduct) {
+  const auto check = [](const std::string& inputs, const std::string& rest) {
+    return check_pass(
+        "g (float[5,6] a, float[6,3] b, " + inputs + "{ l = Softmax (a) r = Softmax (b) " + rest,
+        fuse_transposed_epilogues);
+  };
+  const std::string product = "p = MatMul (l, r) t = Transpose (p) ";
+  const auto fused = check("float[3,5] v) => (float[3,5] y) ", product + "y = Add (t, v) }");
+  EXPECT_EQ(fused.substr(fused.size() - 8), "Contract");
+  // Another reader; the product and its transpose; other points.
+  for (const auto& [inputs, rest] :
+       {std::pair("float[3,5] v) => (float[3,5] y, float[5,3] p) ", "y = Add (t, v) }"),
+        std::pair("float[5,3] v) => (float[3,5] y, float[5,3] z) ", "y = Relu (t) z = Add (p, v) }"),
+        std::pair("float[2,3,5] v) => (float[2,3,5] y) ", "y = Add (t, v) }")}) {
+    const auto kept = check(inputs, product + rest);
+    EXPECT_NE(kept.find("Map", kept.find("Contract")), std::string::npos) << kept;
+  }
+  // Operands that no layer makes: a convolution's picture and weights, say.
+  EXPECT_EQ(check_pass("g (float[5,6] a, float[6,3] b, float[3,5] v) => (float[3,5] y) "
+                       "{ p = MatMul (a, b) t = Transpose (p) y = Add (t, v) }",
+                       fuse_transposed_epilogues),
             "Contract Map");
 }
 

@@ -32,6 +32,8 @@ namespace kodama::compiler {
 inline constexpr int64_t kMostMovedElements = int64_t{1} << 25;
 /// UnsupportedError for a tensor of more.
 void check_movable(int64_t elements, const std::string& tensor);
+/// Cycles of what is planned only where nothing else can be, and refused then.
+inline constexpr double kRefusedCycles = 1e12;
 inline bool is_movable(int64_t elements) {
   return elements <= kMostMovedElements;
 }

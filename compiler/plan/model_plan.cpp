@@ -31,7 +31,6 @@ namespace {
 
 constexpr const char* kModelPlanPart = "model planner";
 constexpr double kNever = std::numeric_limits<double>::infinity();
-constexpr double kRefused = 1e12;  ///< of what is planned where nothing else can be, and refused then
 
 /// Of branch and bound. Most networks are solved after a few; what more of them find for the others is at
 /// most one percent better, and takes seconds.
@@ -229,8 +228,9 @@ class ModelPlanner::Impl {
     // What the image leaves out of its tensor may be the root's, each once.
     const int64_t left_out = element_count(shape_of(image)) - different_elements(image, shape_of(image));
     const int64_t words = std::max<int64_t>(origins_.different(tensor, root) - left_out, 0);
-    return static_cast<double>(
-        layout::least_gather_cycles(stream_group_lw(image), image.transport.parts_per_group(), words, chip_));
+    return static_cast<double>(layout::least_gather_cycles(stream_group_lw(image),
+                                                           image.transport.parts_per_group(),
+                                                           image.transport.groups_used(), words, chip_));
   }
   bool has_halves(int id) const { return placement(id).element == StreamElement::kHalf; }
   /// What nothing on the chip makes of another image of a root: the host sends it, too.
@@ -247,7 +247,8 @@ class ModelPlanner::Impl {
   }
   double rough_conversion(int from, int to) const {
     if (!has_all_elements(from)) return kNever;
-    return is_movable(moved_elements(placement(to))) ? static_cast<double>(rough_cycles(from, to)) : kRefused;
+    return is_movable(moved_elements(placement(to))) ? static_cast<double>(rough_cycles(from, to))
+                                                     : kRefusedCycles;
   }
   /// Cycles of making image `to` of the elements that come from `root`, which is there as image `from`.
   double conversion(TensorId root, int from, int to) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "isa/chip.h"
@@ -38,7 +39,13 @@
 ///
 /// The image consists of rows of `4 * PEs per L1B * L1Bs` LW; a row is one *vector* of four LW in every PE,
 /// what l1bmd and l2bmd bring up in the order of DRAM. An image in parts, of which each L2B of a group will
-/// read its own, is made by those L2Bs, so that it may stay in their L2BM; of others each makes its share.
+/// read its own, is made by those L2Bs, so that it may stay in their L2BM. Of others any L2B may make any
+/// row: those of the image's group, each its share, or all of the chip, each what comes from its own group's
+/// DRAM as far as there is; then it is the rows that cross between groups, 2048 LW each, and not the short
+/// runs that they are made of. The cheaper of the two is taken.
+///
+/// Where L1Bs want the same quarter of blocks that follow one another, l2bmb2 brings them that of four blocks
+/// in a step, to all L1Bs whose quarters are equally far from what l2bmb2 deals to them: a *dealt* copy.
 ///
 /// What it costs: DRAM passes what is wanted, tables of half the image, and the image; broadcasts bring 2 LW
 /// per cycle. So a gather is as fast as its image is local: where an L1B makes what comes from few blocks.
@@ -93,8 +100,9 @@ struct GatherCode {
 };
 
 /// What `Gather::estimated_cycles` is at least, when all that is known of a problem is the size of its image
-/// (`size_lw`, `parts`) and that it has at least `words` different words of DRAM.
-int64_t least_gather_cycles(int64_t size_lw, int64_t parts, int64_t words, const isa::Chip& chip);
+/// (`size_lw`, `parts`, how many `groups` have it) and that it has at least `words` different words of DRAM.
+int64_t least_gather_cycles(int64_t size_lw, int64_t parts, int64_t groups, int64_t words,
+                            const isa::Chip& chip);
 
 /// A gather that has been cut into windows.
 class Gather {
@@ -103,8 +111,8 @@ class Gather {
   /// `problem` and `chip` must outlive it.
   Gather(const GatherProblem& problem, const isa::Chip& chip);
 
-  /// Cycles, without making the program: what a plan counts with. Tests hold it within 2/3 and 3/2 of what
-  /// `emit` finds.
+  /// Cycles among other programs, without making the program: what a plan counts with. Tests hold it within
+  /// 2/3 and 3/2 of what `emit` finds.
   int64_t estimated_cycles() const;
   /// What DRAM alone takes when the gather reads and writes it, and nothing stays on the chip: LW that cross
   /// its port in the busiest group, over the port's rate; each LW that is wanted once, and the image. No
@@ -127,14 +135,17 @@ class Gather {
   struct Wanted {
     int64_t address = 0;  ///< GatherSource::block
     uint8_t octets = 0;   ///< bit k: LW 8 k .. 8 k + 7
-    int8_t shift = 0;     ///< octets before the first that its slot has
+    int8_t shift = 0;  ///< octets before the first that its slot has; less than 0: that the slot has before
     int32_t slot = -1;
   };
-  /// One l2bmb: a block of L2BM to some L1Bs, so many octets before the slot's place in L1BM.
+  /// One l2bmb: a block of L2BM to some L1Bs, so many octets before the slot's place in L1BM. Or one l2bmb2
+  /// (`is_dealt`): of four blocks a quarter each, to the slot's place, `shift` octets behind the one that
+  /// l2bmb2 deals to the L1B.
   struct Copy {
     int32_t place = 0;  ///< in the half of L2BM whose turn it is
     int32_t shift = 0;
     uint32_t l1bs = 0;
+    bool is_dealt = false;
   };
   /// Octets that one broadcast each brings to all PEs, of another block in every L1B.
   struct Slot {
@@ -171,12 +182,34 @@ class Gather {
     std::vector<Round> rounds;
     std::vector<int32_t> first_window, last_window;  ///< of each vector
   };
-  /// LW of the image that an L2B of a group makes as a vector; empty: none.
+  /// LW of a group's image that an L2B makes as a vector; empty: none.
   struct Row {
+    int group = 0;
     int64_t begin = 0;
     int64_t size = 0;
+    bool operator==(const Row&) const = default;
   };
-  Row row(int64_t vector, int l2b_of_group) const;
+  /// By L2B of the chip, and vector.
+  using Rows = std::vector<std::vector<Row>>;
+  /// Who makes what, and how that is cut.
+  struct Division {
+    Rows rows;
+    std::vector<Tile> tiles;
+    int64_t tables = 0;
+    int64_t picks = 0;  ///< tables times windows that look at them
+    int64_t vectors() const { return rows.empty() ? 0 : static_cast<int64_t>(rows[0].size()); }
+  };
+  Rows own_rows(int64_t vectors) const;
+  /// Which of the rows that a group makes each of its L2Bs makes.
+  enum class Share : uint8_t {
+    kOfSource,  ///< by the first of their words: L2Bs have parts of the group's DRAM
+    kOfImages,  ///< by their place
+  };
+  std::vector<Rows> rows_by_source(const Rows& own) const;
+  Rows shared_rows(const std::vector<std::vector<std::pair<Row, int64_t>>>& made, Share share) const;
+  Division divide(Rows rows) const;
+  int64_t estimated_cycles(const Division& division) const;
+  bool crosses_groups(const Rows& rows) const;
 
   /// Where a word of DRAM is when an L1B has it in LM0.
   struct Home {
@@ -208,27 +241,19 @@ class Gather {
 
   /// The order in which blocks come.
   enum class Order : uint8_t {
-    kByRank,     ///< the n-th block of every L1B together
+    kByRank,     ///< the n-th block of every L1B together, or the n-th four where they can be dealt
     kByAddress,  ///< the n-th block of all that an L2B's L1Bs want
   };
-  /// A slot while it is being made: of each L1B (of an L2B) and L2B a Wanted, or null.
-  using Candidates = std::vector<std::vector<Wanted*>>;
-  void cut(Tile& tile);
+  void cut(Tile& tile, Division& division) const;
   void make_slots(Tile& tile, Order order) const;
-  /// Of the load and the window that are being filled.
-  struct Cut {
-    std::map<std::vector<int64_t>, int32_t> places;
-    int64_t octets = 0;
-  };
-  void add_slot(Tile& tile, const Candidates& candidates, Cut& cut) const;
-  void finish_load(Tile& tile) const;
-  void number_tables(Tile& tile);
+  class SlotMaker;
+  static void number_tables(Tile& tile, Division& division);
   /// Steps that bring the slots of a tile, and cycles of the transfers before them.
   static int64_t slot_steps(const Tile& tile);
   double load_cycles(const Load& load) const;
   double tile_cycles(const Tile& tile) const;
   template <typename Visit>
-  void for_each_word(const Tile& tile, Visit&& visit) const;
+  void for_each_word(const Tile& tile, const Rows& rows, Visit&& visit) const;
   std::vector<std::vector<uint64_t>> make_tables() const;
 
   const GatherProblem& problem_;
@@ -237,10 +262,8 @@ class Gather {
   int64_t used_lw_ = 0;  ///< of its beginning, whole lines, that images of one row need; else all
   int64_t constant_octets_ = 0;
   int64_t window_octets_ = 0;
-  int32_t vectors_ = 0;
-  int64_t tables_ = 0;
-  int64_t picks_ = 0;  ///< tables times windows that look at them
-  std::vector<Tile> tiles_;
+  int64_t tile_vectors_ = 0;
+  Division division_;
 };
 
 }  // namespace kodama::layout

@@ -28,7 +28,7 @@ class Gather::Emitter {
         code_(chip_, scratch_) {}
 
   void run(GatherCode& result) {
-    if (gather_.tiles_.empty()) return;  // of nothing
+    if (gather_.division_.tiles.empty()) return;  // of nothing
     for (int k = 1; k < 4; ++k) {
       shifts_[static_cast<size_t>(k)] = code_.new_register(Memory::kGrf0);
       code_.load(static_cast<uint32_t>(k * kEntryBits), shifts_[static_cast<size_t>(k)]);
@@ -38,14 +38,14 @@ class Gather::Emitter {
     code_.load(twice(int64_t{1} << kAddressBits), elsewhere_);
     spare_ = scratch_.take(Memory::kGrf1, 2 * kSpares * kLineGroup);
     const int8_t constants = bring_constants();
-    for (const Tile& tile : gather_.tiles_) {
+    for (const Tile& tile : gather_.division_.tiles) {
       for (const Load& load : tile.loads) loads_.push_back(&load);
     }
     bring_load(0);
     bring_tables(0);
     load_constants(constants);
     image_tags_.assign(static_cast<size_t>(rooms_.image_slots), {});
-    for (const Tile& tile : gather_.tiles_) {
+    for (const Tile& tile : gather_.division_.tiles) {
       size_t load = 0;
       for (size_t w = 0; w < tile.windows.size(); ++w) {
         const auto begin = static_cast<size_t>(tile.windows[w].first_slot);
@@ -91,8 +91,8 @@ class Gather::Emitter {
     return result;
   }
 
-  void block_to_l1bm(int64_t l2bm, int64_t l1bm, uint32_t l1bs) {
-    Instruction move = make_instruction(Opcode::kL2bmb, Precision::kNone, Code::l2bm(l2bm), Code::l1bm(l1bm));
+  void to_l1bm(Opcode opcode, int64_t l2bm, int64_t l1bm, uint32_t l1bs) {
+    Instruction move = make_instruction(opcode, Precision::kNone, Code::l2bm(l2bm), Code::l1bm(l1bm));
     if (l1bs != all_l1bs()) {
       move.l1b_set.kind = isa::L1bSet::Kind::kList;
       move.l1b_set.list = l1bs;
@@ -115,7 +115,7 @@ class Gather::Emitter {
   int64_t constants_lw() const { return isa::round_up(gather_.constant_octets_ * kOctetLw, kBlockLw); }
   /// To where the image will be later.
   int8_t bring_constants() {
-    const int64_t from = tables_address_ + gather_.tables_ * gather_.used_lw_ * chip_.l2b_per_group;
+    const int64_t from = tables_address_ + gather_.division_.tables * gather_.used_lw_ * chip_.l2b_per_group;
     return code_.transfer(mv(Opcode::kMvb, constants_lw(), Code::outside(Memory::kDram, from, 0),
                              Code::l2bm(rooms_.image_base)));
   }
@@ -123,7 +123,7 @@ class Gather::Emitter {
     code_.wait(tag);
     for (int64_t at = 0; at < constants_lw(); at += kBlockLw) {
       const int64_t l1bm = next_area();
-      block_to_l1bm(rooms_.image_base + at, l1bm, all_l1bs());
+      to_l1bm(Opcode::kL2bmb, rooms_.image_base + at, l1bm, all_l1bs());
       for (int64_t octet = 0; octet < kOctetsPerBlock; ++octet) {
         const int64_t slot = at / kOctetLw + octet;
         if (slot < gather_.constant_octets_) octet_to_pes(l1bm + octet * kOctetLw, slot);
@@ -161,14 +161,22 @@ class Gather::Emitter {
       }
     }
   }
-  int64_t half_of(size_t load) const { return static_cast<int64_t>(load % 2) * rooms_.source_half; }
+  /// Where its first place is.
+  int64_t half_of(size_t load) const {
+    return static_cast<int64_t>(load % 2) * rooms_.source_half + kBlockLw;
+  }
 
   /// Of the load that was begun last.
   void bring_slot(const Slot& slot) {
     const int64_t l1bm = next_area();
     for (const Copy& copy : slot.copies) {
-      block_to_l1bm(half_of(loads_begun_ - 1) + copy.place * kBlockLw, l1bm - copy.shift * kOctetLw,
-                    copy.l1bs);
+      const int64_t l2bm = half_of(loads_begun_ - 1) + copy.place * kBlockLw;
+      const int64_t shift = copy.shift * kOctetLw;
+      if (copy.is_dealt) {
+        to_l1bm(Opcode::kL2bmb2, l2bm + shift, l1bm, copy.l1bs);
+      } else {
+        to_l1bm(Opcode::kL2bmb, l2bm, l1bm - shift, copy.l1bs);
+      }
     }
     int64_t to = slot.in_window;
     for (int64_t octet = 0; octet < kOctetsPerBlock; ++octet) {
@@ -180,10 +188,10 @@ class Gather::Emitter {
   int64_t tables_per_half() const { return rooms_.table_slots / 2; }
   void bring_tables(int64_t half) {
     const int64_t first = half * tables_per_half();
-    const int64_t count = std::min(tables_per_half(), gather_.tables_ - first);
+    const int64_t count = std::min(tables_per_half(), gather_.division_.tables - first);
     if (count <= 0) return;
     for (int l2b = 0; l2b < chip_.l2b_per_group; ++l2b) {
-      const int64_t from = tables_address_ + (l2b * gather_.tables_ + first) * gather_.used_lw_;
+      const int64_t from = tables_address_ + (l2b * gather_.division_.tables + first) * gather_.used_lw_;
       const int64_t to = rooms_.table_base + half % 2 * tables_per_half() * gather_.used_lw_;
       table_tags_.push_back(
           code_.transfer(mv(Opcode::kMvp, count * gather_.used_lw_, Code::outside(Memory::kDram, from, -1),
@@ -275,21 +283,28 @@ class Gather::Emitter {
     code_.add(make_instruction(Opcode::kL1bmd, Precision::kNone, lines(Memory::kLm1, lw), Code::l1bm(l1bm)));
     for (const int8_t tag : std::exchange(image_tags_[slot], {})) code_.wait(tag);
     code_.deal_up(row_lines(), l1bm, l2bm);
-    const auto has_image = [](const std::vector<GatherSource>& words) { return !words.empty(); };
-    const bool everywhere = std::ranges::all_of(gather_.problem_.words, has_image);
-    for (int l2b = 0; l2b < chip_.l2b_per_group; ++l2b) {
-      const auto [begin, size] = gather_.row(vector, l2b);
-      if (size == 0) continue;
-      const int64_t address = gather_.problem_.address + begin;
-      if (everywhere) {
+    const auto per_group = static_cast<size_t>(chip_.l2b_per_group);
+    for (size_t l = 0; l < per_group; ++l) {
+      const auto of_group = [&](int group) -> const Row& {
+        return gather_.division_
+            .rows[static_cast<size_t>(group) * per_group + l][static_cast<size_t>(vector)];
+      };
+      const auto move = [&](const Row& row, int64_t from_group, int64_t to_group) {
         image_tags_[slot].push_back(code_.transfer(
-            mv(Opcode::kMvp, size, Code::l2bm(l2bm, -1, l2b), Code::outside(Memory::kDram, address, -1))));
+            mv(Opcode::kMvp, row.size, Code::l2bm(l2bm, static_cast<int>(from_group), static_cast<int>(l)),
+               Code::outside(Memory::kDram, gather_.problem_.address + row.begin, to_group))));
+      };
+      bool is_everywhere = of_group(0).size > 0;
+      for (int group = 0; group < chip_.groups; ++group) {
+        const Row own{group, of_group(0).begin, of_group(0).size};
+        is_everywhere = is_everywhere && of_group(group) == own;
+      }
+      if (is_everywhere) {
+        move(of_group(0), -1, -1);
         continue;
       }
       for (int group = 0; group < chip_.groups; ++group) {
-        if (!has_image(gather_.problem_.words[static_cast<size_t>(group)])) continue;
-        image_tags_[slot].push_back(code_.transfer(mv(Opcode::kMvp, size, Code::l2bm(l2bm, group, l2b),
-                                                      Code::outside(Memory::kDram, address, group))));
+        if (of_group(group).size > 0) move(of_group(group), group, of_group(group).group);
       }
     }
   }

@@ -41,7 +41,8 @@ inline int64_t lm_word(int64_t octet_slot, int64_t word_in_octet) {
 
 /// How a gather divides L2BM and L1BM. A ring's slots are used in turn.
 struct GatherRooms {
-  int64_t source_half = 0;  ///< of L2BM, two of them
+  int64_t source_half = 0;    ///< of L2BM, two of them
+  int64_t source_places = 0;  ///< blocks of a half, but for one at either end that dealt copies may read
   int64_t table_base = 0, table_slots = 0;
   int64_t image_base = 0, image_slots = 0;
   int64_t l1bm_ring = 0;  ///< of L1BM, one each for sources, tables, image
@@ -49,6 +50,7 @@ struct GatherRooms {
   GatherRooms(const isa::Chip& chip, int64_t row_lw) {
     const int64_t eighth = chip.memory.l2bm_lw / 8 / kBlockLw * kBlockLw;
     source_half = 3 * eighth;
+    source_places = source_half / kBlockLw - 2;
     table_base = 6 * eighth;
     table_slots = eighth / row_lw / 2 * 2;
     image_base = 7 * eighth;
@@ -83,18 +85,16 @@ struct GatherShape {
 
 /// Calls visit(L2B, vector of the tile, LW of the row, half, source).
 template <typename Visit>
-void Gather::for_each_word(const Tile& tile, Visit&& visit) const {
-  for (size_t group = 0; group < problem_.words.size(); ++group) {
-    const std::vector<GatherSource>& words = problem_.words[group];
-    if (words.empty()) continue;
+void Gather::for_each_word(const Tile& tile, const Rows& rows, Visit&& visit) const {
+  for (size_t l2b = 0; l2b < rows.size(); ++l2b) {
     for (int32_t vector = 0; vector < tile.vector_count; ++vector) {
-      for (int l = 0; l < chip_.l2b_per_group; ++l) {
-        const auto l2b = static_cast<int>(group) * chip_.l2b_per_group + l;
-        const Row own = row(tile.first_vector + vector, l);
-        for (int64_t lw = 0; lw < own.size; ++lw) {
-          for (int half = 0; half < 2; ++half)
-            visit(l2b, vector, lw, half, words[static_cast<size_t>(2 * (own.begin + lw) + half)]);
-        }
+      const Row& own = rows[l2b][static_cast<size_t>(tile.first_vector + vector)];
+      if (own.size == 0) continue;
+      const GatherSource* source =
+          &problem_
+               .words[static_cast<size_t>(own.group)][static_cast<size_t>(isa::kWordsPerLong * own.begin)];
+      for (int64_t lw = 0; lw < own.size; ++lw) {
+        for (int half = 0; half < 2; ++half) visit(static_cast<int>(l2b), vector, lw, half, *source++);
       }
     }
   }

@@ -78,11 +78,11 @@ A loop, whose body is compiled once:
   compiled in parts while it runs: node 'steps' (Loop) is control flow
   region             operators               where  runs  compiles  from disk  hits  chip cycles  link cycles  host cycles  link bytes
   ------------------------------------------------------------------------------------------------------------------------------------
-  main 'steps'       Loop                    host      1         0          0     0            0          918            0      2048 B
-  body of 'steps' 1  Identity, MatMul, Tanh  chip      3         1          0     2         2576         3085            0       512 B
+  main 'steps'       Loop                    host      1         0          0     0            0          883            0      1024 B
+  body of 'steps' 1  Identity, MatMul, Tanh  chip      3         1          0     2         2600         3085            0       512 B
   ------------------------------------------------------------------------------------------------------------------------------------
-  total                                                4         1          0     2         2576         4003            0      2560 B
-  all regions: 6579 cycles, and 1090 once, for 4096 B of constants
+  total                                                4         1          0     2         2600         3968            0      1536 B
+  all regions: 6568 cycles, and 1074 once, for 4096 B of constants
   programs: 1 compiled and 0 read from disk in some time, 2 runs of such that were in memory; 1 are kept, 0 were dropped
   on the host:
     control flow: main 'steps' (Loop)

@@ -172,14 +172,14 @@ Between kernels, tensors stay on the chip. Relayouts change their layouts there;
   $ kodama plan models/moves.onnx --chip tiny
   move          estimated cycles  from                                                                                                      to
   -------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------
-  pool.x0                    351  ((1:4), (2_L2B:2, 4_MAB:1, 1:4, 1:4, 4_PE:1, 2_W:1), (1:4, 4:1)) x [2_L2B:1, 2_L1B:1]@GRF0 pad undefined  ((2_L2B:2, 4_PE:1, 1:16, 4:1, 2_W:1), (4:4))@LM0 pad undefined
-  product.a                  295  ((2_L2B:2, 4_PE:1, 4:1, 2_W:1))@LM0 pad undefined                                                         ((1:16), (2_L2B:2, 1:16, 1:16, 1:8, 8:1), (1:16, 1:8, 4_PE:1, 2_W:1)) x [2_L2B:1, 2_L1B:1, 4_MAB:1]@LM0
-  part.natural               315  ((2_L2B:2, 4_PE:1, 4:1, 2_W:1))@LM0 pad undefined                                                         ((24:1, 2_W:1))@LM0
+  pool.x0                    313  ((1:4), (2_L2B:2, 4_MAB:1, 1:4, 1:4, 4_PE:1, 2_W:1), (1:4, 4:1)) x [2_L2B:1, 2_L1B:1]@GRF0 pad undefined  ((2_L2B:2, 4_PE:1, 1:16, 4:1, 2_W:1), (4:4))@LM0 pad undefined
+  product.a                  266  ((2_L2B:2, 4_PE:1, 4:1, 2_W:1))@LM0 pad undefined                                                         ((1:16), (2_L2B:2, 1:16, 1:16, 1:8, 8:1), (1:16, 1:8, 4_PE:1, 2_W:1)) x [2_L2B:1, 2_L1B:1, 4_MAB:1]@LM0
+  part.natural               277  ((2_L2B:2, 4_PE:1, 4:1, 2_W:1))@LM0 pad undefined                                                         ((24:1, 2_W:1))@LM0
   planner  relayouts  relayout cycles  kernel cycles  link cycles  total    bound  constant link cycles  with constants
   ---------------------------------------------------------------------------------------------------------------------
-  pbqp             3              961           1024         2482   4467  optimal                  1058            5525
-  greedy           3              973           1024         2482   4479        -                  1058            5537
-  first            4             1314           1024         2313   4651        -                  1211            5862
+  pbqp             3              856           1024         2482   4362  optimal                  1058            5420
+  greedy           3              859           1024         2482   4365        -                  1058            5423
+  first            4             1156           1024         2313   4493        -                  1211            5704
   host             0                0           1024         4840   5864        -                   781            6645
   $ kodama run models/moves.onnx --chip tiny --planner best
   kodama: error: there is no planner 'best'; allowed are pbqp, greedy, first, host
