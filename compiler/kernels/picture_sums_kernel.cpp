@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <iterator>
 #include <memory>
 #include <optional>
-#include <ranges>
 #include <utility>
 #include <vector>
 
@@ -246,11 +244,12 @@ class PictureSumProgram {
           loads.push_back(std::move(load));
         }
         // The first brings the rows of all: what follows one another comes at once.
-        for (LoadColumns& load : std::views::drop(loads, 1)) {
-          std::ranges::move(load.transfers, std::back_inserter(loads[0].transfers));
+        std::vector<RowsTransfer> transfers;
+        for (LoadColumns& load : loads) {
+          transfers.insert(transfers.end(), load.transfers.begin(), load.transfers.end());
           load.transfers.clear();
         }
-        loads[0].transfers = joined_transfers(std::move(loads[0].transfers));
+        loads[0].transfers = joined_transfers(std::move(transfers));
         for (LoadColumns& load : loads) add(std::move(load));
       }
       add(AddColumns{k_.problem_.expr, rows, k_.picture_.order(), k_.pitch(), sums_, turn + 1 == turns});

@@ -126,7 +126,6 @@ class ModelPlanner::Impl {
 
  private:
   // ---- what kinds of tensors there are
-
   bool has_words(TensorId tensor) const {
     return is_exact_word(graph_.tensors[static_cast<size_t>(tensor)].type);
   }
@@ -247,8 +246,8 @@ class ModelPlanner::Impl {
   }
   double rough_conversion(int from, int to) const {
     if (!has_all_elements(from)) return kNever;
-    return is_movable(moved_elements(placement(to))) ? static_cast<double>(rough_cycles(from, to))
-                                                     : kRefusedCycles;
+    if (!is_movable(moved_elements(placement(to)))) return kRefusedCycles;
+    return static_cast<double>(rough_cycles(from, to));
   }
   /// Cycles of making image `to` of the elements that come from `root`, which is there as image `from`.
   double conversion(TensorId root, int from, int to) {
