@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "isa/arithmetic.h"
+#include "isa/error.h"
 
 namespace kodama::compiler {
 
@@ -27,6 +28,26 @@ void bring_slot_rows(LoadColumns& load, RowRegions& regions, const RowsImage& im
         image, channels, l2bm, [&](int l2b) { return wanted(l2b, slot); }, zeros, chip);
     load.transfers.insert(load.transfers.end(), list.begin(), list.end());
   }
+}
+
+void SlotProgram::begin(const std::string& name, const std::vector<StreamPlacement>& placements,
+                        const std::vector<int64_t>& dram_addresses) {
+  isa::check_internal(placements.size() == dram_addresses.size(), name, "{} addresses for {} streams",
+                      dram_addresses.size(), placements.size());
+  program_.name = name;
+  for (size_t k = 0; k < placements.size(); ++k) {
+    program_.streams.push_back(
+        {placements[k].name, placements[k].transport, placements[k].length_lw, dram_addresses[k]});
+  }
+}
+
+int SlotProgram::buffer(std::string name, int64_t lw, scheduler::HomeSet homes) {
+  program_.buffers.push_back({std::move(name), isa::round_up(lw, int64_t{isa::kCyclesPerStep}), homes});
+  return static_cast<int>(program_.buffers.size()) - 1;
+}
+
+void SlotProgram::fill(int number) {
+  add(FillTile{number, {}, program_.buffers[static_cast<size_t>(number)].size_lw, 0});
 }
 
 std::vector<RowsTransfer> joined_transfers(std::vector<RowsTransfer> list) {

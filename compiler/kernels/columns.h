@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -43,6 +44,21 @@ using SlotRow = std::function<std::optional<std::pair<int64_t, int64_t>>(int l2b
 /// or with -1 the L2B's own. Where a slot has none, `zeros` come.
 void bring_slot_rows(LoadColumns& load, RowRegions& regions, const RowsImage& image, int64_t channels,
                      const SlotRow& wanted, const RowsTransfer& zeros, const isa::Chip& chip);
+/// A tile program that is made operation by operation.
+class SlotProgram {
+ protected:
+  void begin(const std::string& name, const std::vector<StreamPlacement>& placements,
+             const std::vector<int64_t>& dram_addresses);
+  int buffer(std::string name, int64_t lw, scheduler::HomeSet homes);
+  template <typename Op>
+  void add(Op op) {
+    program_.body.push_back({std::move(op)});
+  }
+  /// Makes a buffer zeros.
+  void fill(int number);
+
+  TileProgram program_;
+};
 /// Makes one transfer of those that follow one another in DRAM and in L2BM.
 std::vector<RowsTransfer> joined_transfers(std::vector<RowsTransfer> list);
 

@@ -16,7 +16,6 @@
 #include "compiler/kernels/rows_division.h"
 #include "compiler/kernels/zero_rows.h"
 #include "isa/arithmetic.h"
-#include "isa/error.h"
 
 /// "contract-columns": products of two pictures, summed over images, rows and columns (columns_problem.h), as
 /// gradients of a convolution's weights are. Neither picture is expanded: a position of the kernel is an
@@ -347,7 +346,7 @@ std::vector<StreamPlacement> ColumnsTiler::placements(const ColumnsTiling& tilin
 }
 
 /// What a program of a tiling does, operation by operation.
-class ColumnsProgram {
+class ColumnsProgram : SlotProgram {
  public:
   ColumnsProgram(const ColumnsTiler& tiler, const ColumnsTiling& tiling)
       : tiler_(tiler),
@@ -359,21 +358,17 @@ class ColumnsProgram {
 
   TileProgram run(const std::string& name, const std::vector<StreamPlacement>& placements,
                   const std::vector<int64_t>& dram_addresses) {
-    program_.name = name;
-    for (size_t k = 0; k < placements.size(); ++k) {
-      program_.streams.push_back(
-          {placements[k].name, placements[k].transport, placements[k].length_lw, dram_addresses[k]});
-    }
+    begin(name, placements, dram_addresses);
     // A local memory is either read or written in a step: what comes while products read vectors from one and
     // sums from the other stands in registers, if there is room.
     const ColumnsTiler::Homes homes = tiler_.homes(s_);
-    raw_operand_[0] = buffer("raw operand 0", s_.raw_operand_lw, homes.raw_operand[0]);
-    raw_operand_[1] = buffer("raw operand 1", s_.raw_operand_lw, homes.raw_operand[1]);
-    raw_results_ = buffer("raw results", s_.raw_results_lw, homes.raw_results);
-    windows_ = buffer("windows", kTurns * s_.windows_lw, Space::kLm0);
-    matrices_ = buffer("matrices", s_.ring * s_.matrices_lw, homes.matrices);
-    sums_ = buffer("sums", s_.sums_lw, Space::kLm1);
-    work_ = buffer("work", kWorkVectors * isa::kCyclesPerStep, Space::kGrf0);
+    raw_operand_[0] = buffer("raw operand 0", s_.raw_operand_lw, isa::space_bit(homes.raw_operand[0]));
+    raw_operand_[1] = buffer("raw operand 1", s_.raw_operand_lw, isa::space_bit(homes.raw_operand[1]));
+    raw_results_ = buffer("raw results", s_.raw_results_lw, isa::space_bit(homes.raw_results));
+    windows_ = buffer("windows", kTurns * s_.windows_lw, isa::space_bit(Space::kLm0));
+    matrices_ = buffer("matrices", s_.ring * s_.matrices_lw, isa::space_bit(homes.matrices));
+    sums_ = buffer("sums", s_.sums_lw, isa::space_bit(Space::kLm1));
+    work_ = buffer("work", kWorkVectors * isa::kCyclesPerStep, isa::space_bit(Space::kGrf0));
     // Places outside the tensors stay so.
     for (const int raw : raw_operand_) fill(raw);
     fill(raw_results_);
@@ -382,18 +377,6 @@ class ColumnsProgram {
   }
 
  private:
-  int buffer(std::string name, int64_t lw, Space home) {
-    program_.buffers.push_back({std::move(name), round_up(lw, isa::kCyclesPerStep), isa::space_bit(home)});
-    return static_cast<int>(program_.buffers.size()) - 1;
-  }
-  template <typename Op>
-  void add(Op op) {
-    program_.body.push_back({std::move(op)});
-  }
-  void fill(int number) {
-    add(FillTile{number, {}, program_.buffers[static_cast<size_t>(number)].size_lw, 0});
-  }
-
   void tile(int64_t chunk) {
     first_chunk_ = chunk;
     chunks_ = std::min(tiling_.tile_chunks, tiler_.all_chunks(s_) - chunk);
@@ -717,7 +700,6 @@ class ColumnsProgram {
   RowRegions regions_;
   const RowsWindow& window_;
   int operand_stream_;
-  TileProgram program_;
   std::array<int, 2> raw_operand_{-1, -1};
   int raw_results_ = -1, windows_ = -1, matrices_ = -1, sums_ = -1, work_ = -1;
   int64_t first_chunk_ = 0, chunks_ = 1;    ///< of the operand, that the tile has
@@ -731,8 +713,6 @@ class ColumnsProgram {
 TileProgram ColumnsTiler::program(const ColumnsTiling& tiling, const std::string& name,
                                   const std::vector<StreamPlacement>& placements,
                                   const std::vector<int64_t>& dram_addresses) const {
-  isa::check_internal(placements.size() == dram_addresses.size(), kColumnsKernel,
-                      "{} addresses for {} streams", dram_addresses.size(), placements.size());
   return ColumnsProgram(*this, tiling).run(name, placements, dram_addresses);
 }
 

@@ -14,7 +14,6 @@
 #include "compiler/kernels/rows_division.h"
 #include "compiler/kernels/zero_rows.h"
 #include "isa/arithmetic.h"
-#include "isa/error.h"
 
 /// "sum-pictures": sums over the places of pictures on images of rows (picture_sums.h). Every L2B sums what
 /// it has, part by part; rows are dealt to the slots of its MABs (columns.h), and the program of a part is
@@ -143,17 +142,13 @@ class PictureSummer {
 };
 
 /// What the program does, operation by operation.
-class PictureSumProgram {
+class PictureSumProgram : SlotProgram {
  public:
   explicit PictureSumProgram(const PictureSummer& kernel) : k_(kernel), regions_(kernel.regions_) {}
 
   TileProgram run(const std::string& name, const std::vector<StreamPlacement>& placements,
                   const std::vector<int64_t>& dram_addresses) {
-    program_.name = name;
-    for (size_t k = 0; k < placements.size(); ++k) {
-      program_.streams.push_back(
-          {placements[k].name, placements[k].transport, placements[k].length_lw, dram_addresses[k]});
-    }
+    begin(name, placements, dram_addresses);
     for (size_t input = 0; input < k_.problem_.is_picture.size(); ++input) add_input(input);
     const int64_t chunks = k_.picture_.chunks();
     sums_ = buffer("sums", chunks * isa::kCyclesPerStep,
@@ -172,18 +167,6 @@ class PictureSumProgram {
   }
 
  private:
-  int buffer(std::string name, int64_t lw, scheduler::HomeSet homes) {
-    program_.buffers.push_back({std::move(name), lw, homes});
-    return static_cast<int>(program_.buffers.size()) - 1;
-  }
-  template <typename Op>
-  void add(Op op) {
-    program_.body.push_back({std::move(op)});
-  }
-  void fill(int number) {
-    add(FillTile{number, {}, program_.buffers[static_cast<size_t>(number)].size_lw, 0});
-  }
-
   /// Rows of a picture are in either of two buffers in turn: one is loaded while the other is read.
   void add_input(size_t input) {
     const std::string name = program_.streams[input].name;
@@ -284,7 +267,6 @@ class PictureSumProgram {
 
   const PictureSummer& k_;
   RowRegions regions_;
-  TileProgram program_;
   /// Of each turn, the expression's inputs.
   std::array<std::vector<RowsInput>, 2> rows_;
   int64_t pictures_ = 0, next_turn_ = 0;
@@ -293,8 +275,6 @@ class PictureSumProgram {
 
 TileProgram PictureSummer::program(const std::string& name, const std::vector<StreamPlacement>& placements,
                                    const std::vector<int64_t>& dram_addresses) const {
-  isa::check_internal(placements.size() == dram_addresses.size(), kSumKernel, "{} addresses for {} streams",
-                      dram_addresses.size(), placements.size());
   return PictureSumProgram(*this).run(name, placements, dram_addresses);
 }
 
