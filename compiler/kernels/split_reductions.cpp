@@ -297,8 +297,8 @@ void split_reductions(LayerGraph& graph, const isa::Chip& chip) {
   for (const LayerTensor& tensor : graph.tensors) names.tensors.reserve(tensor.name);
   for (size_t index = 0; index < graph.layers.size();) {
     // What is done for every image by itself, "reduce-rows" does.
-    if (graph.layers[index].kind() == LayerKind::kReduce &&
-        !cycles_on_rows(graph.layers[index], graph, chip)) {
+    const auto* reduce = std::get_if<ReduceLayer>(&graph.layers[index].body);
+    if (reduce != nullptr && !pool_problem(*reduce, graph.layers[index].outputs.at(0), graph)) {
       // What is left is a list of sums, which may be split again.
       if (const size_t made = split_picture_sums(graph, index, chip, names); made > 0) index += made - 1;
     }
