@@ -55,7 +55,7 @@ class PictureSummer {
                            sums_.images() == image_parts() * row_parts() &&
                            sums_.image_ways() == picture_.image_ways() * picture_.row_ways();
     return has_parts && picture_.is_nearly_even() && lw <= local && regions_.count() >= 4 &&
-           staged * kColumnLw <= rows_staging(chip_).windows_lw && 2 * sums_.row_lw() <= regions_.lw() * 4 &&
+           staged * kColumnLw <= rows_staging(chip_).windows_lw &&
            sums_.row_lw() <= rows_staging(chip_).results_lw;
   }
 
@@ -64,6 +64,7 @@ class PictureSummer {
     const int64_t turns = image_parts() * row_parts() * part_turns();
     const int64_t units = ceil_div(groups * picture_.order().width(), int64_t{isa::kCyclesPerStep}) * chunks /
                           picture_.order().width();
+    // From L2BM for even and odd L1Bs, and to the PEs.
     const int64_t load = 3 * kBlocksPerChunk * units * problem_.pictures();
     const int64_t add =
         chunks * ceil_div(groups, int64_t{isa::kCyclesPerStep}) * (machine_operations(problem_.expr) + 1);
