@@ -257,8 +257,18 @@ class Packer {
     if (waited != last_wait_.end()) step = std::max(step, waited->second + 1);
     if (waits_ == WaitPlace::kWhereOver) step = started(instruction, step);
     last_mv_ = step;
+    forget_transfers();
     mvs_.push_back({step, instruction});
     remember(touched, step, instruction.tag);
+  }
+
+  /// Transfers that were over before the last one began hold up none of those that follow.
+  void forget_transfers() {
+    for (std::vector<Record>& list : lists_) {
+      std::erase_if(list, [&](const Record& record) {
+        return record.tag != 0 && record.waited && record.issue < last_mv_;
+      });
+    }
   }
 
   /// The first step from `step` on in which a transfer doesn't have to wait for others to start, or for room
