@@ -153,27 +153,22 @@ class PiecesInTurn {
 };
 
 /// The cheapest way to divide `rows` rows of an L2B over at most `most_l1bs` L1Bs, of those whose sizes fit.
-/// A tiling has members rows, l1bs and cycles, and a tiler sizes(), fits(), cost() and kFewPasses: over all
-/// images, as many passes do nearly always; since programs have them one after the other, more are taken only
-/// where nothing else fits.
+/// A tiling has members rows, l1bs and cycles, and a tiler sizes(), fits(), cost() and kMostPasses: over all
+/// images, since programs have them one after the other.
 template <typename Tiler, typename Tiling>
 std::optional<Tiling> best_division(const Tiler& tiler, Tiling tiling, int64_t rows, int64_t most_l1bs) {
-  constexpr int64_t kManyTimes = 16;
   std::optional<Tiling> found;
-  for (const int64_t most : {Tiler::kFewPasses, kManyTimes * Tiler::kFewPasses}) {
-    for (tiling.l1bs = most_l1bs; tiling.l1bs >= 1; --tiling.l1bs) {
-      int64_t last_passes = 0;
-      for (tiling.rows = isa::ceil_div(rows, tiling.l1bs); tiling.rows >= 1; --tiling.rows) {
-        const auto sizes = tiler.sizes(tiling);
-        if (sizes.passes == last_passes || sizes.passes * sizes.out.images() > most ||
-            !tiler.fits(tiling, sizes))
-          continue;
-        last_passes = sizes.passes;
-        tiling.cycles = tiler.cost(tiling, sizes);
-        if (!found || tiling.cycles < found->cycles) found = tiling;
-      }
+  for (tiling.l1bs = most_l1bs; tiling.l1bs >= 1; --tiling.l1bs) {
+    int64_t last_passes = 0;
+    for (tiling.rows = isa::ceil_div(rows, tiling.l1bs); tiling.rows >= 1; --tiling.rows) {
+      const auto sizes = tiler.sizes(tiling);
+      if (sizes.passes == last_passes || sizes.passes * sizes.out.images() > Tiler::kMostPasses ||
+          !tiler.fits(tiling, sizes))
+        continue;
+      last_passes = sizes.passes;
+      tiling.cycles = tiler.cost(tiling, sizes);
+      if (!found || tiling.cycles < found->cycles) found = tiling;
     }
-    if (found) return found;
   }
   return found;
 }

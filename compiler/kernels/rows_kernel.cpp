@@ -72,7 +72,7 @@ struct RowsTiling {
 
 class RowsTiler : RowsContraction {
  public:
-  static constexpr int64_t kFewPasses = 8;
+  static constexpr int64_t kMostPasses = 128;
   RowsTiler(RowsProblem problem, const isa::Chip& chip, MatrixPrecision precision)
       : RowsContraction(std::move(problem), chip, precision) {}
 

@@ -45,7 +45,7 @@ struct LanesTiling {
 
 class LanesTiler : RowsContraction {
  public:
-  static constexpr int64_t kFewPasses = 8;
+  static constexpr int64_t kMostPasses = 128;
   LanesTiler(RowsProblem problem, const isa::Chip& chip, MatrixPrecision precision)
       : RowsContraction(std::move(problem), chip, precision) {}
 

@@ -44,7 +44,7 @@ struct LinesTiling {
 
 class WindowLanesTiler : WindowsKernel {
  public:
-  static constexpr int64_t kFewPasses = 16;
+  static constexpr int64_t kMostPasses = 256;
   WindowLanesTiler(WindowsProblem problem, const isa::Chip& chip) : WindowsKernel(std::move(problem), chip) {}
 
   std::vector<LinesTiling> tilings() const {

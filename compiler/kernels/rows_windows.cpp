@@ -44,7 +44,7 @@ struct WindowsTiling {
 
 class WindowsTiler : WindowsKernel {
  public:
-  static constexpr int64_t kFewPasses = 16;
+  static constexpr int64_t kMostPasses = 256;
   WindowsTiler(WindowsProblem problem, const isa::Chip& chip) : WindowsKernel(std::move(problem), chip) {}
 
   std::vector<WindowsTiling> tilings() const {

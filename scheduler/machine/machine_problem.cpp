@@ -25,8 +25,6 @@ constexpr int kAgentCount = static_cast<int>(Agent::kMv) + 1;
 /// Resources of which an access touches few units: indexed unit by unit. The others are lists of ranges.
 bool is_word_indexed(HazardResource resource) {
   switch (resource) {
-    case HazardResource::kMatX:
-    case HazardResource::kMatY:
     case HazardResource::kL1bm:
     case HazardResource::kL2bm:
     case HazardResource::kDar:
@@ -54,7 +52,15 @@ Access far_access(const Access& like, int64_t begin) {
 
 TimedAccess make_timed(Access access, const std::vector<int64_t>& loop_counts, const isa::Chip& chip) {
   TimedAccess timed;
-  timed.everywhere = access.whole || access.length <= 0;
+  if (access.whole &&
+      (access.resource == HazardResource::kMatX || access.resource == HazardResource::kMatY)) {
+    // All of its rows, of which each write replaces some.
+    access.begin[0] = 0;
+    access.length = isa::kMatrixRows;
+    access.loop_strides.clear();
+  } else {
+    timed.everywhere = access.whole || access.length <= 0;
+  }
   while (!access.loop_strides.empty() && access.loop_strides.back() == 0) access.loop_strides.pop_back();
   const int used = std::clamp(access.cycles, 1, isa::kCyclesPerStep);
   timed.low = *std::min_element(access.begin.begin(), access.begin.begin() + used);
@@ -154,12 +160,20 @@ class DependenceFinder {
     References writers;
     References readers;  ///< since the write
   };
-  /// With the addresses that it begins and ends at: most are looked at in vain.
+  /// With what tells, before its access is looked at, that most are looked at in vain.
   struct Listed {
     Reference reference;
     int64_t begin = 0;
     int64_t end = 0;
+    uint64_t places = 0;  ///< bit p: place p; the last bit: any of those from there on
+    bool write = false;
+    /// Whether an access to these addresses and places may depend on it.
+    bool meets(const Listed& later) const {
+      return (write || later.write) && begin < later.end && later.begin < end && (places & later.places) != 0;
+    }
   };
+  static constexpr uint64_t kAllPlaces = ~uint64_t{0};
+  static constexpr int32_t kLastPlace = 63;
   /// Accesses with the same loop strides: their addresses differ by the same amount in every iteration.
   struct StrideClass {
     std::vector<int64_t> strides;
@@ -170,6 +184,12 @@ class DependenceFinder {
     std::vector<Listed> list;
   };
 
+  Listed listed(const Reference& reference) const {
+    const Access& access = at(reference).access;
+    const int64_t begin = access.begin[0];
+    const uint64_t place = uint64_t{1} << std::clamp(access.place, 0, kLastPlace);
+    return {reference, begin, begin + access.length, access.place < 0 ? kAllPlaces : place, access.write};
+  }
   const TimedAccess& at(const Reference& reference) const {
     return nodes_[static_cast<size_t>(reference.node)].accesses[static_cast<size_t>(reference.access)];
   }
@@ -256,10 +276,9 @@ class DependenceFinder {
         for (const Reference& reader : state->readers) depend(reader, self);
       });
     } else {
-      const int64_t begin = timed.access.begin[0];
-      const int64_t end = begin + timed.access.length;
+      const Listed later = listed(self);
       for (const Listed& earlier : own.list) {
-        if (earlier.begin < end && begin < earlier.end) depend(earlier.reference, self);
+        if (earlier.meets(later)) depend(earlier.reference, self);
       }
     }
   }
@@ -273,19 +292,21 @@ class DependenceFinder {
     own.high = std::max(own.high, timed.high);
     const bool by_word = !timed.everywhere && is_word_indexed(timed.access.resource);
     if (timed.access.write && !by_word) {
-      // Whoever meets one of these later also meets this write, which is ordered behind them.
-      std::erase_if(own.list, [&](const Listed& earlier) {
-        const Access& access = at(earlier.reference).access;
-        const int32_t place = access.place;
-        if (earlier.reference.node == node || (timed.access.place >= 0 && timed.access.place != place))
-          return false;
-        if (access.write && access.agent != timed.access.agent) return false;
-        if (timed.everywhere) return true;
-        return timed.access.begin[0] <= access.begin[0] &&
-               access.begin[0] + access.length <= timed.access.begin[0] + timed.access.length;
+      // Whoever meets one of these later, at a place of this write, also meets the write, which is ordered
+      // behind them.
+      const Listed later = listed(self);
+      const uint64_t places =
+          timed.access.place < 0 || timed.access.place < kLastPlace ? later.places : uint64_t{0};
+      std::erase_if(own.list, [&](Listed& earlier) {
+        const bool is_covered =
+            timed.everywhere || (later.begin <= earlier.begin && earlier.end <= later.end);
+        if (earlier.reference.node == node || !is_covered || (earlier.places & places) == 0) return false;
+        if (earlier.write && at(earlier.reference).access.agent != timed.access.agent) return false;
+        earlier.places &= ~places;
+        return earlier.places == 0;
       });
     }
-    own.list.push_back({self, timed.access.begin[0], timed.access.begin[0] + timed.access.length});
+    own.list.push_back(listed(self));
     if (!by_word) return;
     for_each_word(timed.access, [&](int64_t word) {
       WordState& state = own.words[word];

@@ -22,6 +22,66 @@ namespace {
 
 using Dependence = ScheduleProblem::Dependence;
 
+/// Operations that are ready, the most urgent first. Those that need the same resources for themselves stand
+/// together: when one of these is taken, none of them need be asked.
+class ReadyList {
+ public:
+  explicit ReadyList(const Reservation& taken) : taken_(taken) {}
+
+  void add(int64_t urgency, int operation) {
+    const uint64_t alone = taken_.alone(operation);
+    auto own = std::ranges::find(alike_, alone, &Alike::alone);
+    if (own == alike_.end()) own = alike_.insert(own, {alone, {}, {}});
+    own->operations.emplace(-urgency, operation);
+    ++size_;
+  }
+  bool empty() const { return size_ == 0; }
+
+  /// Calls place(operation) for those that fit at `time`, one after the other, and takes them out.
+  template <typename Place>
+  void place_at(int64_t time, Place&& place) {
+    for (Alike& each : alike_) each.next = each.operations.begin();
+    for (;;) {
+      Alike* best = nullptr;
+      for (Alike& each : alike_) {
+        if (each.next == each.operations.end() || taken_.is_kept_out(each.alone, time)) continue;
+        if (best == nullptr || *each.next < *best->next) best = &each;
+      }
+      if (best == nullptr) return;
+      const int operation = best->next->second;
+      if (!taken_.fits(operation, time)) {
+        ++best->next;
+        continue;
+      }
+      best->next = best->operations.erase(best->next);
+      --size_;
+      place(operation);
+    }
+  }
+  /// The first time in [time, end) at which one of them fits, or else `end`.
+  int64_t first_fit(int64_t time, int64_t end) const {
+    for (const Alike& each : alike_) {
+      for (const auto& [urgency, operation] : each.operations) {
+        if (end <= time) return end;
+        end = taken_.first_fit(operation, time, end).value_or(end);
+      }
+    }
+    return end;
+  }
+
+ private:
+  using Operations = std::set<std::pair<int64_t, int>>;  ///< by falling urgency
+  struct Alike {
+    uint64_t alone = 0;
+    Operations operations;
+    Operations::iterator next;
+  };
+
+  const Reservation& taken_;
+  std::vector<Alike> alike_;
+  size_t size_ = 0;
+};
+
 class ListScheduler {
  public:
   explicit ListScheduler(const ScheduleProblem& problem) : problem_(problem), adjacency_(problem) {
@@ -82,13 +142,13 @@ class ListScheduler {
     }
     using Timed = std::pair<int64_t, int>;
     std::priority_queue<Timed, std::vector<Timed>, std::greater<>> later;  // by earliest time
-    std::set<Timed> ready;                                                 // by falling urgency
+    Reservation taken(problem_);
+    ReadyList ready(taken);
     const auto release = [&](size_t k) { later.emplace(earliest[k], static_cast<int>(k)); };
     for (size_t k = 0; k < n; ++k) {
       earliest[k] = problem_.operations[k].earliest;
       if (waiting_for[k] == 0) release(k);
     }
-    Reservation taken(problem_);
     size_t placed = 0;
     for (int64_t time = 0; placed < n;) {
       const size_t placed_before = placed;
@@ -97,16 +157,10 @@ class ListScheduler {
         progress = false;
         while (!later.empty() && later.top().first <= time) {
           const int k = later.top().second;
-          ready.emplace(-urgency[static_cast<size_t>(k)], k);
+          ready.add(urgency[static_cast<size_t>(k)], k);
           later.pop();
         }
-        for (auto it = ready.begin(); it != ready.end();) {
-          const int k = it->second;
-          if (!taken.fits(k, time)) {
-            ++it;
-            continue;
-          }
-          it = ready.erase(it);
+        ready.place_at(time, [&](int k) {
           taken.add(k, time);
           schedule.issue[static_cast<size_t>(k)] = time;
           ++placed;
@@ -119,15 +173,12 @@ class ListScheduler {
             // It may go into the same step.
             progress = progress || earliest[to] <= time;
           }
-        }
+        });
       }
       // Where nothing was placed, nothing changes until a separation ends or somebody becomes ready.
       int64_t next = placed == placed_before || ready.empty() ? INT64_MAX : time + 1;
       if (!later.empty()) next = std::min(next, std::max(later.top().first, time + 1));
-      if (placed == placed_before) {
-        for (const auto& [urgency_of_it, k] : ready)
-          next = std::min(next, taken.first_fit(k, time + 1, INT64_MAX).value_or(INT64_MAX));
-      }
+      if (placed == placed_before) next = ready.first_fit(time + 1, next);
       time = next;
     }
     return schedule;

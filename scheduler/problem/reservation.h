@@ -34,6 +34,11 @@ class Reservation {
   bool fits(int operation, int64_t time) const {
     return resources_fit(operation, time) && wait_for_separations(operation, time) == 0;
   }
+  /// The resources that an operation shares with nobody, as a mask; of two operations with the same, neither
+  /// fits where one is_kept_out.
+  uint64_t alone(int operation) const { return needs_[static_cast<size_t>(operation)].alone; }
+  /// Whether one of these resources has no place left.
+  bool is_kept_out(uint64_t alone, int64_t time) const { return (alone & slot_at(time).full) != 0; }
   /// The first time in [time, end) at which it may.
   std::optional<int64_t> first_fit(int operation, int64_t time, int64_t end) const {
     while (time < end) {

@@ -507,25 +507,29 @@ std::string schedule_fault(const ScheduleProblem& problem, const Schedule& sched
                        problem.resources[static_cast<size_t>(resource)].capacity, places,
                        fmt::join(labels, ", "));
   }
+  // Operations of each class by step; in a loop by that of an iteration.
+  std::vector<std::multimap<int64_t, size_t>> of_class(problem.classes.size());
+  for (size_t k = 0; k < n; ++k) {
+    for (const int c : problem.operations[k].classes) of_class[static_cast<size_t>(c)].emplace(slot(k), k);
+  }
   for (const auto& separation : problem.separations) {
-    for (size_t a = 0; a < n; ++a) {
-      if (std::ranges::find(problem.operations[a].classes, separation.first) ==
-          problem.operations[a].classes.end())
-        continue;
-      for (size_t b = 0; b < n; ++b) {
-        if (std::ranges::find(problem.operations[b].classes, separation.second) ==
-            problem.operations[b].classes.end())
-          continue;
-        int64_t distance = schedule.issue[b] - schedule.issue[a];
-        if (period > 0) {
-          distance = (distance % period + period) % period;
-          if (distance == 0) distance = period;
-        }
-        if (distance < 1 || distance > separation.steps) continue;
+    const auto& seconds = of_class[static_cast<size_t>(separation.second)];
+    // One of them in 1 to `steps` steps behind a step.
+    const auto behind = [&](int64_t at) -> std::optional<size_t> {
+      if (seconds.empty()) return std::nullopt;
+      if (period > 0 && separation.steps >= period) return seconds.begin()->second;
+      const auto found = seconds.upper_bound(at);
+      if (found != seconds.end() && found->first - at <= separation.steps) return found->second;
+      if (period > 0 && seconds.begin()->first + period - at <= separation.steps)
+        return seconds.begin()->second;
+      return std::nullopt;
+    };
+    for (const auto& [at, a] : of_class[static_cast<size_t>(separation.first)]) {
+      if (const auto b = behind(at)) {
         return fmt::format("separation of '{}' and '{}' by {} steps: {} comes after {}",
                            problem.classes[static_cast<size_t>(separation.first)],
                            problem.classes[static_cast<size_t>(separation.second)], separation.steps,
-                           label(b), label(a));
+                           label(*b), label(a));
       }
     }
   }
