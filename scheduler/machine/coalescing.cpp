@@ -21,19 +21,23 @@ namespace {
 using isa::Operand;
 using isa::Space;
 
-struct Use {
-  int64_t position = 0;
-  bool written = false;
-};
-
 class Coalescing {
  public:
-  explicit Coalescing(MachineProgram& program) : program_(program), forward_(program) {}
+  explicit Coalescing(MachineProgram& program)
+      : program_(program),
+        forward_(program),
+        index_(index_program(program)),
+        uses_(value_uses(program, index_)) {
+    for (size_t v = 0; v < uses_.size(); ++v)
+      lifetimes_.push_back(lifetime_of(uses_[v], program.values[v].size_words, index_));
+    list_operations(program_.body);
+  }
 
   void run() {
-    count();
     int64_t position = 0;
     visit(program_.body, position);
+    position = 0;
+    erase_merged(program_.body, position);
   }
 
  private:
@@ -65,17 +69,13 @@ class Coalescing {
            (operand.stride == width || operand.stride == 0);
   }
 
-  void count() {
-    index_ = index_program(program_);
-    lifetimes_ = compute_lifetimes(program_, index_);
-    uses_.assign(program_.values.size(), {});
-    indirect_.assign(program_.values.size(), false);
-    for (size_t p = 0; p < index_.sites.size(); ++p) {
-      for_each_value_use(index_.sites[p].operation->instruction, [&](const Operand& operand, bool written) {
-        const auto v = static_cast<size_t>(operand.value);
-        uses_.at(v).push_back({static_cast<int64_t>(p), written});
-        if (operand.t_indirect) indirect_[v] = true;
-      });
+  void list_operations(std::vector<Node>& nodes) {
+    for (Node& node : nodes) {
+      if (auto* region = std::get_if<RegionNode>(&node.kind)) list_operations(region->body);
+      if (auto* loop = std::get_if<CountedLoop>(&node.kind)) list_operations(loop->body);
+      if (auto* block = std::get_if<Block>(&node.kind)) {
+        for (Operation& operation : block->operations) operations_.push_back({&operation, false});
+      }
     }
   }
 
@@ -86,19 +86,25 @@ class Coalescing {
       auto* block = std::get_if<Block>(&node.kind);
       if (block == nullptr) continue;
       const int64_t begin = position;
-      for (size_t k = 0; k < block->operations.size();) {
-        const auto end = begin + static_cast<int64_t>(block->operations.size());
+      const int64_t end = begin + static_cast<int64_t>(block->operations.size());
+      const std::vector<bool> needed = forward_.within(*block);
+      for (; position < end; ++position) {
+        const auto k = static_cast<size_t>(position - begin);
         const std::optional<Pair> pair = copied(block->operations[k].instruction);
-        if (!pair || forward_.within(*block)[k + 1] ||
-            !may_merge(*pair, begin + static_cast<int64_t>(k), begin, end)) {
-          ++k;
-          continue;
-        }
-        block->operations.erase(block->operations.begin() + static_cast<std::ptrdiff_t>(k));
-        merge(*pair);
-        count();
+        if (pair && !needed[k + 1] && may_merge(*pair, position, begin, end)) merge(*pair, position);
       }
-      position = begin + static_cast<int64_t>(block->operations.size());
+    }
+  }
+
+  /// Copies stay where they are until all are known: positions count them, and uses point to operations.
+  void erase_merged(std::vector<Node>& nodes, int64_t& position) {
+    for (Node& node : nodes) {
+      if (auto* region = std::get_if<RegionNode>(&node.kind)) erase_merged(region->body, position);
+      if (auto* loop = std::get_if<CountedLoop>(&node.kind)) erase_merged(loop->body, position);
+      if (auto* block = std::get_if<Block>(&node.kind))
+        std::erase_if(block->operations, [&](const Operation&) {
+          return operations_[static_cast<size_t>(position++)].is_merged;
+        });
     }
   }
 
@@ -106,26 +112,28 @@ class Coalescing {
   bool may_merge(const Pair& pair, int64_t position, int64_t begin, int64_t end) const {
     const auto from = static_cast<size_t>(pair.first);
     const auto to = static_cast<size_t>(pair.second);
-    if ((program_.values[from].homes & program_.values[to].homes) == 0 || indirect_[from] || indirect_[to])
+    const auto is_indirect = [](const ValueUse& use) { return use.operand->t_indirect; };
+    if ((program_.values[from].homes & program_.values[to].homes) == 0 ||
+        std::ranges::any_of(uses_[from], is_indirect) || std::ranges::any_of(uses_[to], is_indirect))
       return false;
     if (!lifetimes_[from].overlaps(lifetimes_[to])) return true;
     const auto in_block = [&](size_t v) {
       return lifetimes_[v].begin > 2 * begin && lifetimes_[v].end <= 2 * end &&
-             std::ranges::all_of(uses_[v],
-                                 [&](const Use& u) { return u.position >= begin && u.position < end; });
+             std::ranges::all_of(
+                 uses_[v], [&](const ValueUse& use) { return use.position >= begin && use.position < end; });
     };
     if (in_block(from) && uses_[from].back().position == position) {
       const int64_t born = uses_[from].front().position;
       return is_surely_written(pair.first, born, position) &&
-             std::ranges::none_of(uses_[to], [&](const Use& use) {
+             std::ranges::none_of(uses_[to], [&](const ValueUse& use) {
                return (use.position > born && use.position < position) ||
                       (use.position == born && use.written);
              });
     }
     if (in_block(to) && uses_[to].front().position == position &&
-        std::ranges::count(uses_[to], true, &Use::written) == 1) {
+        std::ranges::count(uses_[to], true, &ValueUse::written) == 1) {
       const int64_t last = uses_[to].back().position;
-      return std::ranges::none_of(uses_[from], [&](const Use& use) {
+      return std::ranges::none_of(uses_[from], [&](const ValueUse& use) {
         return use.written && use.position > position && use.position < last;
       });
     }
@@ -136,48 +144,55 @@ class Coalescing {
   bool is_surely_written(int32_t value, int64_t begin, int64_t end) const {
     std::vector<bool> written(static_cast<size_t>(program_.values[static_cast<size_t>(value)].size_words),
                               false);
-    for (int64_t p = begin; p < end; ++p) {
-      for (const Operand& operand :
-           index_.sites[static_cast<size_t>(p)].operation->instruction.destinations) {
-        if (operand.space != Space::kVirtual || operand.value != value || operand.j >= 0 ||
-            operand.mask.kind != isa::Mask::Kind::kNone || !trimmed(operand.loop_strides).empty())
-          continue;
-        for (int cycle = 0; cycle < isa::kCyclesPerStep; ++cycle)
-          std::fill_n(written.begin() + operand.address(cycle), words(operand.width), true);
-      }
+    for (const ValueUse& use : uses_[static_cast<size_t>(value)]) {
+      const Operand& operand = *use.operand;
+      if (!use.written || use.position < begin || use.position >= end || operand.j >= 0 ||
+          operand.mask.kind != isa::Mask::Kind::kNone || !trimmed(operand.loop_strides).empty())
+        continue;
+      for (int cycle = 0; cycle < isa::kCyclesPerStep; ++cycle)
+        std::fill_n(written.begin() + operand.address(cycle), words(operand.width), true);
     }
     return std::ranges::find(written, false) == written.end();
   }
 
-  void merge(const Pair& pair) {
+  void merge(const Pair& pair, int64_t position) {
     Value& kept = program_.values[static_cast<size_t>(pair.first)];
     const Value& gone = program_.values[static_cast<size_t>(pair.second)];
     kept.homes &= gone.homes;
     kept.alignment_words = std::max(kept.alignment_words, gone.alignment_words);
-    rename(program_.body, pair);
+    std::vector<ValueUse>& uses = uses_[static_cast<size_t>(pair.first)];
+    std::vector<ValueUse>& others = uses_[static_cast<size_t>(pair.second)];
+    operations_[static_cast<size_t>(position)].is_merged = true;
+    for (std::vector<ValueUse>* list : {&uses, &others})
+      std::erase_if(*list, [&](const ValueUse& use) { return use.position == position; });
+    for (const ValueUse& use : others)
+      rename(*operations_[static_cast<size_t>(use.position)].operation, pair);
+    const auto middle = uses.insert(uses.end(), others.begin(), others.end());
+    std::ranges::inplace_merge(uses, middle, {},
+                               [](const ValueUse& use) { return std::pair(use.position, use.written); });
+    others.clear();
+    lifetimes_[static_cast<size_t>(pair.first)] = lifetime_of(uses, kept.size_words, index_);
+    lifetimes_[static_cast<size_t>(pair.second)] = {};
   }
-  static void rename(std::vector<Node>& nodes, const Pair& pair) {
-    for (Node& node : nodes) {
-      if (auto* region = std::get_if<RegionNode>(&node.kind)) rename(region->body, pair);
-      if (auto* loop = std::get_if<CountedLoop>(&node.kind)) rename(loop->body, pair);
-      auto* block = std::get_if<Block>(&node.kind);
-      if (block == nullptr) continue;
-      for (Operation& operation : block->operations) {
-        for (auto* operands : {&operation.instruction.sources, &operation.instruction.destinations}) {
-          for (Operand& operand : *operands) {
-            if (operand.space == Space::kVirtual && operand.value == pair.second) operand.value = pair.first;
-          }
-        }
+  static void rename(Operation& operation, const Pair& pair) {
+    for (auto* operands : {&operation.instruction.sources, &operation.instruction.destinations}) {
+      for (Operand& operand : *operands) {
+        if (operand.space == Space::kVirtual && operand.value == pair.second) operand.value = pair.first;
       }
     }
   }
 
   MachineProgram& program_;
   ForwardNeeds forward_;
+  struct Listed {
+    Operation* operation = nullptr;
+    bool is_merged = false;  ///< a copy that goes away
+  };
+
   ProgramIndex index_;
+  std::vector<std::vector<ValueUse>> uses_;  ///< by value
   std::vector<Lifetime> lifetimes_;
-  std::vector<std::vector<Use>> uses_;  ///< by value
-  std::vector<bool> indirect_;
+  std::vector<Listed> operations_;  ///< by position
 };
 
 }  // namespace

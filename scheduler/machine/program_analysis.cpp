@@ -28,38 +28,32 @@ void index_nodes(const std::vector<Node>& nodes, int loop, double weight, Progra
   }
 }
 
-struct ValueAccess {
-  int64_t position = 0;
-  Operand operand;
-  bool write = false;
-};
-
 /// Runs the accesses of one value over one iteration of a loop and finds out whether some word is read
 /// before it is surely written.
 class ExposureCheck {
  public:
-  ExposureCheck(const ProgramIndex& index, const std::vector<ValueAccess>& accesses, int64_t size)
-      : index_(index), accesses_(accesses), written_(size) {}
+  ExposureCheck(const ProgramIndex& index, const std::vector<ValueUse>& uses, int64_t size)
+      : index_(index), uses_(uses), written_(size) {}
 
   bool exposed(int loop) {
     const size_t outer_depth = loop < 0 ? 0 : index_.loops[loop].depth + 1;
-    for (const ValueAccess& access : accesses_) {
+    for (const ValueUse& use : uses_) {
       // An address that moves with the loop itself names different words in every iteration.
-      const auto& strides = access.operand.loop_strides;
+      const auto& strides = use.operand->loop_strides;
       for (size_t d = 0; d < std::min(outer_depth, strides.size()); ++d) {
         if (strides[d] != 0) return true;
       }
     }
-    return !run(0, accesses_.size(), loop);
+    return !run(0, uses_.size(), loop);
   }
 
  private:
   /// False when a word is exposed or the work gets out of hand.
   bool run(size_t begin, size_t end, int loop) {
     for (size_t k = begin; k < end;) {
-      const int child = child_loop(index_, accesses_[k].position, loop);
+      const int child = child_loop(index_, uses_[k].position, loop);
       if (child == loop) {
-        if (!step(accesses_[k])) return false;
+        if (!step(uses_[k])) return false;
         ++k;
         continue;
       }
@@ -67,8 +61,8 @@ class ExposureCheck {
       bool varies = false;
       const LoopSite& site = index_.loops[child];
       const size_t depth = site.depth;
-      while (next < end && accesses_[next].position < site.end) {
-        const auto& strides = accesses_[next].operand.loop_strides;
+      while (next < end && uses_[next].position < site.end) {
+        const auto& strides = uses_[next].operand->loop_strides;
         varies |= depth < strides.size() && strides[depth] != 0;
         ++next;
       }
@@ -85,14 +79,14 @@ class ExposureCheck {
     return true;
   }
 
-  bool step(const ValueAccess& access) {
+  bool step(const ValueUse& use) {
     if (++work_ > kWorkLimit) return false;
-    const Operand& operand = access.operand;
-    if (operand.t_indirect) return access.write || all_written();
+    const Operand& operand = *use.operand;
+    if (operand.t_indirect) return use.written || all_written();
     const isa::Mask& mask = operand.mask;
     const bool at_run_time =
         mask.kind == isa::Mask::Kind::kRegister || mask.kind == isa::Mask::Kind::kVirtual;
-    if (access.write && (operand.j >= 0 || at_run_time)) return true;
+    if (use.written && (operand.j >= 0 || at_run_time)) return true;
     int64_t shift = 0;
     for (size_t d = 0; d < std::min(operand.loop_strides.size(), counters_.size()); ++d) {
       shift += operand.loop_strides[d] * counters_[d];
@@ -103,7 +97,7 @@ class ExposureCheck {
       for (int w = 0; w < width; ++w) {
         const int64_t word = operand.address(cycle) + shift + w;
         if (word < 0 || word >= static_cast<int64_t>(written_.size())) continue;
-        if (access.write) {
+        if (use.written) {
           if (!written_[word]) ++written_count_;
           written_[word] = true;
         } else if (!written_[word]) {
@@ -117,7 +111,7 @@ class ExposureCheck {
 
   static constexpr int64_t kWorkLimit = 1 << 15;
   const ProgramIndex& index_;
-  const std::vector<ValueAccess>& accesses_;
+  const std::vector<ValueUse>& uses_;
   std::vector<bool> written_;
   size_t written_count_ = 0;
   std::vector<int64_t> counters_;
@@ -152,37 +146,52 @@ int child_loop(const ProgramIndex& index, int64_t position, int loop) {
   return child;
 }
 
-std::vector<Lifetime> compute_lifetimes(const MachineProgram& program, const ProgramIndex& index) {
-  std::vector<std::vector<ValueAccess>> accesses(program.values.size());
+std::vector<std::vector<ValueUse>> value_uses(const MachineProgram& program, const ProgramIndex& index) {
+  static const Operand kMask = [] {
+    Operand operand;
+    operand.width = isa::Width::kWord;
+    return operand;
+  }();
+  std::vector<std::vector<ValueUse>> uses(program.values.size());
   for (size_t p = 0; p < index.sites.size(); ++p) {
-    for_each_value_use(index.sites[p].operation->instruction, [&](const Operand& operand, bool write) {
-      accesses.at(operand.value).push_back({static_cast<int64_t>(p), operand, write});
+    const isa::Instruction& instruction = index.sites[p].operation->instruction;
+    for_each_value_use(instruction, [&](const Operand& operand, bool written) {
+      const auto has = [&](const std::vector<Operand>& operands) {
+        return std::ranges::any_of(operands, [&](const Operand& each) { return &each == &operand; });
+      };
+      const bool is_mask = !has(instruction.sources) && !has(instruction.destinations);
+      uses.at(operand.value).push_back({static_cast<int64_t>(p), is_mask ? &kMask : &operand, written});
     });
   }
-  std::vector<Lifetime> lifetimes(program.values.size());
-  for (size_t v = 0; v < accesses.size(); ++v) {
-    const auto& list = accesses[v];
-    if (list.empty()) continue;
-    Lifetime& life = lifetimes[v];
-    life.begin = 2 * list.front().position + (list.front().write ? 1 : 0);
-    life.end = 2 * list.back().position + (list.back().write ? 2 : 1);
-    int common = index.sites[list.front().position].loop;
-    for (const ValueAccess& access : list) {
-      common = common_loop(index, common, index.sites[access.position].loop);
-    }
-    const auto cover = [&](int loop) {
-      life.begin = std::min(life.begin, 2 * index.loops[loop].begin);
-      life.end = std::max(life.end, 2 * index.loops[loop].end);
-    };
-    for (const ValueAccess& access : list) {
-      for (int loop = index.sites[access.position].loop; loop != common; loop = index.loops[loop].parent) {
-        cover(loop);
-      }
-    }
-    if (common >= 0 && ExposureCheck(index, list, program.values[v].size_words).exposed(common)) {
-      for (int loop = common; loop >= 0; loop = index.loops[loop].parent) cover(loop);
-    }
+  return uses;
+}
+
+Lifetime lifetime_of(const std::vector<ValueUse>& uses, int64_t size_words, const ProgramIndex& index) {
+  if (uses.empty()) return {};
+  Lifetime life;
+  life.begin = 2 * uses.front().position + (uses.front().written ? 1 : 0);
+  life.end = 2 * uses.back().position + (uses.back().written ? 2 : 1);
+  int common = index.sites[uses.front().position].loop;
+  for (const ValueUse& use : uses) common = common_loop(index, common, index.sites[use.position].loop);
+  const auto cover = [&](int loop) {
+    life.begin = std::min(life.begin, 2 * index.loops[loop].begin);
+    life.end = std::max(life.end, 2 * index.loops[loop].end);
+  };
+  for (const ValueUse& use : uses) {
+    for (int loop = index.sites[use.position].loop; loop != common; loop = index.loops[loop].parent)
+      cover(loop);
   }
+  if (common >= 0 && ExposureCheck(index, uses, size_words).exposed(common)) {
+    for (int loop = common; loop >= 0; loop = index.loops[loop].parent) cover(loop);
+  }
+  return life;
+}
+
+std::vector<Lifetime> compute_lifetimes(const MachineProgram& program, const ProgramIndex& index) {
+  const std::vector<std::vector<ValueUse>> uses = value_uses(program, index);
+  std::vector<Lifetime> lifetimes;
+  for (size_t v = 0; v < uses.size(); ++v)
+    lifetimes.push_back(lifetime_of(uses[v], program.values[v].size_words, index));
   return lifetimes;
 }
 

@@ -68,9 +68,20 @@ struct Lifetime {
   bool overlaps(const Lifetime& other) const { return begin < other.end && other.begin < end; }
 };
 
+/// An operation's operand that names a value, or a mask that is one (then `operand` has no address).
+struct ValueUse {
+  int64_t position = 0;
+  const isa::Operand* operand = nullptr;  ///< of the program, which must stay where it is
+  bool written = false;
+};
+/// By value, in the order of positions; at one position, what is read comes first.
+std::vector<std::vector<ValueUse>> value_uses(const MachineProgram& program, const ProgramIndex& index);
+
 /// A value that is fully written, unmasked, before it is read in every iteration of the innermost loop that
 /// holds all its accesses lives inside the body only; in all other cases a loop that touches a value keeps
 /// it for the whole loop.
+Lifetime lifetime_of(const std::vector<ValueUse>& uses, int64_t size_words, const ProgramIndex& index);
+/// By value.
 std::vector<Lifetime> compute_lifetimes(const MachineProgram& program, const ProgramIndex& index);
 
 /// Alignment of a value: its own, and that of the widest operand on it.
