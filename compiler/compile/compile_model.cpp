@@ -118,6 +118,7 @@ class ModelCompiler {
     result_.segments.clear();
     drafts_.clear();
     backwards_.clear();
+    relayouts_.clear();
     part_names_ = {};
     place_images();
     choose_weights(planner);
@@ -125,8 +126,9 @@ class ModelCompiler {
     for (int64_t index = 0; index < last; ++index) {
       const PlannedStage& stage = plan_.stages[static_cast<size_t>(index)];
       if (options_.progress) options_.progress(index, last, layer_of(stage).name);
-      result_.stages.push_back(make_stage(planner, stage, static_cast<int>(index)));
+      result_.stages.push_back(make_stage(stage, static_cast<int>(index)));
     }
+    make_relayouts(planner);
     make_segments();
     if (options_.progress) options_.progress(last, last, "");
   }
@@ -594,7 +596,7 @@ class ModelCompiler {
                                                    : image.first_stage;
   }
 
-  Stage make_stage(ModelPlanner& planner, const PlannedStage& planned, int index) {
+  Stage make_stage(const PlannedStage& planned, int index) {
     const Layer& layer = layer_of(planned);
     Stage stage;
     stage.name = layer.name;
@@ -622,7 +624,7 @@ class ModelCompiler {
         stage.body = kernel_stage(planned, index);
         break;
       case PlannedStage::Kind::kRelayout:
-        make_relayout(planner, planned, index, stage);
+        make_relayout(planned, index, stage);
         break;
     }
     return stage;
@@ -694,7 +696,8 @@ class ModelCompiler {
     return addresses;
   }
 
-  void make_relayout(ModelPlanner& planner, const PlannedStage& planned, int index, Stage& stage) {
+  /// But for its program.
+  void make_relayout(const PlannedStage& planned, int index, Stage& stage) {
     const Layer& layer = layer_of(planned);
     const StreamPlacement& to = plan_.images[static_cast<size_t>(planned.result)].placement;
     if (is_tie(static_cast<size_t>(index)) ||
@@ -715,22 +718,52 @@ class ModelCompiler {
     ChipStage chip = planned_part(planned, index);
     stage.operation = fmt::format("Relayout to {} {}", to.layout.to_string(), to.transport.to_string());
     chip.kernel = "gather";
-    layout::GatherProblem problem = planner.gather(plan_, planned, addresses_);
-    problem.lm0_lw = relayouts_lw_;
-    const layout::Gather gather(problem, chip_);
-    const int64_t tables_at = dram_->append(gather.tables_lw(), fmt::format("tables of '{}'", stage.name));
-    layout::GatherCode code = gather.emit(tables_at);
-    chip.description = gather.describe();
-    chip.predicted_cycles = code.cycles;
-    chip.dram_cycles = gather.dram_cycles();
-    const scheduler::MachineProgram operations = one_after_the_other(stage.name, std::move(code.items));
-    verify::verify_schedule(operations, code.program, chip_);
-    if (options_.observe_stage) options_.observe_stage(operations, code.program);
-    Draft draft = draft_of(stage.name);
-    draft.program = without_mark(stage.name, std::move(code.program));
-    drafts_.push_back(std::move(draft));
-    result_.preloads.push_back({stage.name + "/tables", tables_at, {std::move(code.tables)}});
+    relayouts_.push_back({&planned, drafts_.size()});
+    drafts_.push_back(draft_of(stage.name));
     stage.body = std::move(chip);
+  }
+
+  /// The programs of all relayouts, some at a time: what they are made from is large.
+  void make_relayouts(ModelPlanner& planner) {
+    constexpr size_t kAtATime = 8;
+    struct Work {
+      layout::GatherProblem problem = {};
+      std::optional<layout::Gather> gather = std::nullopt;
+      int64_t tables_at = 0;
+      layout::GatherCode code = {};
+    };
+    for (size_t first = 0; first < relayouts_.size(); first += kAtATime) {
+      std::vector<Work> works(std::min(kAtATime, relayouts_.size() - first));
+      const auto draft_of_work = [&](size_t k) -> Draft& { return drafts_[relayouts_[first + k].draft]; };
+      const auto stage_of = [&](size_t k) -> Stage& { return result_.stages[draft_of_work(k).stage]; };
+      for (size_t k = 0; k < works.size(); ++k) {
+        works[k].problem = planner.gather(plan_, *relayouts_[first + k].planned, addresses_);
+        works[k].problem.lm0_lw = relayouts_lw_;
+      }
+      isa::for_each_in_parallel(works.size(),
+                                [&](size_t k) { works[k].gather.emplace(works[k].problem, chip_); });
+      for (size_t k = 0; k < works.size(); ++k) {
+        works[k].tables_at =
+            dram_->append(works[k].gather->tables_lw(), fmt::format("tables of '{}'", stage_of(k).name));
+      }
+      for_each_program(works.size(), [&](size_t k) {
+        Work& work = works[k];
+        const std::string& name = stage_of(k).name;
+        work.code = work.gather->emit(work.tables_at);
+        auto& chip = std::get<ChipStage>(stage_of(k).body);
+        chip.description = work.gather->describe();
+        chip.predicted_cycles = work.code.cycles;
+        chip.dram_cycles = work.gather->dram_cycles();
+        const scheduler::MachineProgram operations = one_after_the_other(name, std::move(work.code.items));
+        verify::verify_schedule(operations, work.code.program, chip_);
+        if (options_.observe_stage) options_.observe_stage(operations, work.code.program);
+        draft_of_work(k).program = without_mark(name, std::move(work.code.program));
+      });
+      for (size_t k = 0; k < works.size(); ++k) {
+        result_.preloads.push_back(
+            {stage_of(k).name + "/tables", works[k].tables_at, {std::move(works[k].code.tables)}});
+      }
+    }
   }
 
   /// Marks what the host sends and fetches only to change a layout.
@@ -807,6 +840,11 @@ class ModelCompiler {
   std::vector<TileProgram::Kept> kept_;  ///< by what stays
   int64_t relayouts_lw_ = 0;             ///< of LM0, that relayouts may have
   std::vector<Draft> drafts_;            ///< of all chip stages
+  struct Relayout {
+    const PlannedStage* planned = nullptr;
+    size_t draft = 0;
+  };
+  std::vector<Relayout> relayouts_;
   FreshNames part_names_;
 };
 

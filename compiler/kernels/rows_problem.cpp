@@ -204,33 +204,30 @@ bool is_from_host(TensorId tensor, const LayerGraph& graph, std::set<TensorId>& 
 }
 
 /// Whether the first operand is the matrix, or the second one: what is constant, or else what the host has,
-/// as weights that are trained. Nothing where neither is.
-std::optional<bool> has_weights_first(const ContractLayer& contract, const LayerGraph& graph) {
+/// as weights that are trained. A model's first layer has two such operands.
+std::vector<bool> operands_of_weights(const ContractLayer& contract, const LayerGraph& graph) {
   const bool constant = graph.is_constant(contract.a.tensor);
-  if (constant != graph.is_constant(contract.b.tensor)) return constant;
-  if (constant) return std::nullopt;
+  if (constant != graph.is_constant(contract.b.tensor)) return {constant};
+  if (constant) return {};
   const auto has = [&](const TensorAccess& operand) {
     std::set<TensorId> seen;
     return is_from_host(operand.tensor, graph, seen);
   };
-  if (has(contract.b)) return false;
-  if (has(contract.a)) return true;
-  return std::nullopt;
+  std::vector<bool> found;
+  if (has(contract.b)) found.push_back(false);
+  if (has(contract.a)) found.push_back(true);
+  return found;
 }
 
-}  // namespace
-
-std::optional<RowsProblem> rows_problem(const ContractLayer& whole, TensorId output, const LayerGraph& graph,
-                                        size_t number) {
+std::optional<RowsProblem> find_problem(const ContractLayer& whole, TensorId output, const LayerGraph& graph,
+                                        size_t number, bool weights_first) {
   using Role = ContractLayer::Role;
   const auto shape_of = [&](TensorId tensor) -> const Shape& {
     return graph.tensors[static_cast<size_t>(tensor)].shape;
   };
-  const std::optional<bool> weights_first = has_weights_first(whole, graph);
-  if (!weights_first) return std::nullopt;
   RowsProblem problem;
   problem.contract = whole;
-  problem.weights_first = *weights_first;
+  problem.weights_first = weights_first;
   const Role out_role = problem.weights_first ? Role::kM : Role::kN;
   const TensorAccess& weights = problem.weights_first ? whole.a : whole.b;
   problem.is_constant = graph.is_constant(weights.tensor);
@@ -357,6 +354,18 @@ std::optional<RowsProblem> rows_problem(const ContractLayer& whole, TensorId out
     if (!for_channel) problem.of_rows.back() = over_result(input, made);
   }
   return problem;
+}
+
+}  // namespace
+
+std::optional<RowsProblem> rows_problem(const ContractLayer& contract, TensorId output,
+                                        const LayerGraph& graph, size_t number) {
+  for (const bool first : operands_of_weights(contract, graph)) {
+    auto problem = find_problem(contract, output, graph, 0, first);
+    if (!problem) continue;
+    return number == 0 ? std::move(problem) : find_problem(contract, output, graph, number, first);
+  }
+  return std::nullopt;
 }
 
 std::optional<RowsProblem> packed_problem(const RowsProblem& problem) {
