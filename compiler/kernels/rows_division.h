@@ -89,6 +89,12 @@ struct RowsDivision {
 /// `groups` groups that go to `sets` sets of L1Bs one by one, in `each` steps for four columns of a chunk.
 int64_t load_rows_steps(int64_t parts, int64_t rows, int64_t chunks, int64_t groups, int64_t sets,
                         int64_t each, int64_t fill = kRowsFillSteps);
+/// Cycles of `passes` passes, each of steps and of transfers that bring and store what takes `l2bm_lw` LW.
+/// Where L2BM has room for two, and all of them take several times what it holds, most of what one waits for
+/// comes beside the steps of the one before. What is smaller may be there from the layer before, and comes
+/// beside that one's steps else, however it is divided.
+int64_t passes_cycles(int64_t passes, int64_t step_cycles, int64_t transfer_cycles, int64_t l2bm_lw,
+                      const isa::Chip& chip);
 /// Cycles in which every L2B stores or loads `lw` LW of its own.
 int64_t own_rows_cycles(int64_t lw, const isa::Chip& chip);
 /// Makes L1Bs that have `chunks` chunks of every row bring them to an image's rows.

@@ -216,8 +216,12 @@ class RowsTiler : RowsContraction {
            (own_inputs ? std::max(s.tile_rows, s.finish_rows) : s.tile_rows) * s.staged.lw() +
                    (s.spread ? 3 * kUnitLw : 0) <=
                staging.results_lw &&
-           std::max(s.region_l2bm + s.row_inputs * s.input_l2bm + (own_inputs ? s.result_l2bm : 0),
-                    s.result_l2bm) <= chip_.memory.l2bm_lw;
+           l2bm_of_pass(tiling, s) <= chip_.memory.l2bm_lw;
+  }
+  static int64_t l2bm_of_pass(const RowsTiling& tiling, const Sizes& s) {
+    const bool own_inputs = tiling.share == L1bShare::kInputs;
+    return std::max(s.region_l2bm + s.row_inputs * s.input_l2bm + (own_inputs ? s.result_l2bm : 0),
+                    s.result_l2bm);
   }
 
   std::optional<RowsTiling> best(RowsSplit in, RowsSplit out, L1bShare share) const {
@@ -284,9 +288,10 @@ class RowsTiler : RowsContraction {
         transfers.insert(transfers.end(), list.begin(), list.end());
       }
     }
-    const int64_t cycles = steps * isa::kCyclesPerStep + rows_transfer_cycles(transfers, chip_) +
-                           (1 + s.row_inputs) * own_rows_cycles(s.input_l2bm, chip_);
-    return cycles * passes + constant_cycles(tiling, s) + room_cycles(s.windows_lw);
+    const int64_t moved =
+        rows_transfer_cycles(transfers, chip_) + (1 + s.row_inputs) * own_rows_cycles(s.input_l2bm, chip_);
+    return passes_cycles(passes, steps * isa::kCyclesPerStep, moved, l2bm_of_pass(tiling, s), chip_) +
+           constant_cycles(tiling, s) + room_cycles(s.windows_lw);
   }
   int64_t constant_cycles(const RowsTiling& tiling, const Sizes& s) const {
     const Transport transport = weights_transport(tiling, s);

@@ -152,8 +152,9 @@ class LanesTiler : RowsContraction {
            s.sums_lw <= chip_.memory.grf_words / isa::kWordsPerLong * 3 / 4 &&
            s.places.slots() * s.places.staged_lw() <= rows_staging(chip_).results_lw &&
            staged_row(s) * kColumnLw <= rows_staging(chip_).windows_lw / 2 &&
-           s.region_l2bm + (s.row_inputs + 1) * s.tile_l2bm <= chip_.memory.l2bm_lw;
+           l2bm_of_pass(s) <= chip_.memory.l2bm_lw;
   }
+  static int64_t l2bm_of_pass(const Sizes& s) { return s.region_l2bm + (s.row_inputs + 1) * s.tile_l2bm; }
 
   int64_t cost(const LanesTiling& tiling, const Sizes& s) const {
     int64_t columns = s.is_flat ? s.in.order().groups : round_up(s.lane_pitch, isa::kCyclesPerStep);
@@ -180,10 +181,11 @@ class LanesTiler : RowsContraction {
       for (size_t part = 0; part < s.parts.size(); ++part)
         std::ranges::move(input_transfers(s, part, 0, 0, piece, 0, 0), std::back_inserter(transfers));
     }
-    const int64_t cycles = steps * isa::kCyclesPerStep + rows_transfer_cycles(transfers, chip_) +
-                           (1 + s.row_inputs) * own_rows_cycles(s.tile_rows * s.out.row_lw(), chip_) * tiles;
-    const int64_t passes = s.passes * s.out.images();
-    return cycles * passes + constant_cycles(s) + room_cycles(s.windows_lw);
+    const int64_t moved = rows_transfer_cycles(transfers, chip_) +
+                          (1 + s.row_inputs) * own_rows_cycles(s.tile_rows * s.out.row_lw(), chip_) * tiles;
+    return passes_cycles(s.passes * s.out.images(), steps * isa::kCyclesPerStep, moved, l2bm_of_pass(s),
+                         chip_) +
+           constant_cycles(s) + room_cycles(s.windows_lw);
   }
   int64_t constant_cycles(const Sizes& s) const {
     if (s.all_matrices) return matrix_load_cycles(weights_transport(s), s.out_stacks * s.matrices_lw);
