@@ -53,5 +53,33 @@ TEST(RowsPasses, ManyImages) {
               reduce_rows_kernel(), 1e-5);
 }
 
+TEST(RowsPasses, ALayerOfInputsAlone) {
+  // As the first of a model that is trained: the host has both the picture and the weights.
+  check_layer(
+      "g (float[4,3,8,8] x, float[32,3,3,3] w) => (float[4,32,8,8] y) { y = Conv<pads = [1,1,1,1]>(x, w) }",
+      contract_rows_kernel(), 1e-3);
+  check_layer("g (float[64,32] x, float[32,64] w) => (float[64,64] y) { y = MatMul(x, w) }",
+              matmul_rows_kernel(), 1e-3);
+}
+
+/// The least cycles that are predicted for a convolution of so many images on mncore2.
+int64_t least_cycles(int64_t images) {
+  const std::string picture = "float[" + std::to_string(images) + ",64,56,56]";
+  const onnx::ModelProto model =
+      import_model(testing::parse_model("g (" + picture + " x, float[64,64,3,3] w) => (" + picture +
+                                        " y) { y = Conv<pads = [1,1,1,1]>(x, w) }"),
+                   {}, "test");
+  const LayerGraph graph = lower_to_layers(model);
+  const auto candidates = contract_rows_kernel().run(graph.layers[0], graph, isa::find_chip("mncore2"), {});
+  if (candidates.empty()) return 0;
+  return std::ranges::min_element(candidates, {}, &Candidate::predicted_cycles)->predicted_cycles;
+}
+TEST(RowsPasses, OfManyImagesEachTakesNoLonger) {
+  const int64_t some = least_cycles(8), many = least_cycles(32);
+  ASSERT_GT(some, 0);
+  EXPECT_LE(many, 4 * some);
+  EXPECT_GT(many, 2 * some);
+}
+
 }  // namespace
 }  // namespace kodama::compiler
