@@ -136,13 +136,15 @@ class Packer {
     return first.issue + 1 + gap;
   }
 
-  int64_t earliest(const std::vector<Touch>& touched) {
-    int64_t step = 0;
+  /// The first step from `step` on that accesses can be in.
+  int64_t earliest(const std::vector<Touch>& touched, int64_t step) {
     for (const Touch& touch : touched) {
       const Access& access = touch.access;
       if (is_listed(access.resource)) {
-        for (const Record& record : lists_[static_cast<size_t>(access.resource)])
-          step = std::max(step, after(record, access));
+        for (const Record& record : lists_[static_cast<size_t>(access.resource)]) {
+          // Most were waited for long ago, wherever they are.
+          if (!record.waited || record.issue + 1 > step) step = std::max(step, after(record, access));
+        }
         continue;
       }
       std::array<int32_t, 3> last{-1, -1, -1};
@@ -189,6 +191,7 @@ class Packer {
       const Access& access = touch.access;
       const auto resource = static_cast<size_t>(access.resource);
       if (is_listed(access.resource)) {
+        if (tag != 0) listed_by_tag_[tag].emplace_back(resource, lists_[resource].size());
         lists_[resource].push_back({access, issue, tag, false});
         continue;
       }
@@ -230,11 +233,11 @@ class Packer {
   void place(const PackedInstruction& item) {
     const Instruction& instruction = item.instruction;
     const std::vector<Touch> touched = touched_by(item);
-    int64_t step = earliest(touched);
     if (info(instruction.opcode).group == isa::IssueGroup::kMv) {
-      place_transfer(instruction, touched, step);
+      place_transfer(instruction, touched);
       return;
     }
+    int64_t step = earliest(touched, 0);
     const auto group = static_cast<size_t>(issue_group(instruction));
     for (;; ++step) {
       if (step >= static_cast<int64_t>(steps_.size())) steps_.resize(static_cast<size_t>(step) + 1);
@@ -249,9 +252,9 @@ class Packer {
     remember(touched, step, 0);
   }
 
-  void place_transfer(const Instruction& instruction, const std::vector<Touch>& touched, int64_t step) {
+  void place_transfer(const Instruction& instruction, const std::vector<Touch>& touched) {
     // In the order in which they were written.
-    step = std::max(step, last_mv_);
+    int64_t step = earliest(touched, last_mv_);
     // A tag is free from the step behind the one that waits for it.
     const auto waited = last_wait_.find(instruction.tag);
     if (waited != last_wait_.end()) step = std::max(step, waited->second + 1);
@@ -310,14 +313,11 @@ class Packer {
     }
     by_tag_[tag].clear();
     last_wait_[tag] = step;
-    for (std::vector<Record>& list : lists_) {
-      for (Record& record : list) {
-        if (record.tag == tag && !record.waited) {
-          record.issue = step;
-          record.waited = true;
-        }
-      }
+    for (const auto& [resource, number] : listed_by_tag_[tag]) {
+      lists_[resource][number].issue = step;
+      lists_[resource][number].waited = true;
     }
+    listed_by_tag_[tag].clear();
   }
 
   isa::Program program() const {
@@ -375,7 +375,8 @@ class Packer {
   std::array<std::vector<Unit>, kResources> units_;
   std::array<std::vector<Record>, kResources> lists_;
   std::vector<Record> records_;
-  std::map<int8_t, std::vector<int32_t>> by_tag_;
+  std::map<int8_t, std::vector<int32_t>> by_tag_;                           ///< that nobody has waited for
+  std::map<int8_t, std::vector<std::pair<size_t, size_t>>> listed_by_tag_;  ///< so, places in lists_
   std::map<int8_t, int64_t> last_wait_;
   std::vector<PackedStep> steps_;
   std::vector<uint32_t> taken_;
