@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "isa/error.h"
+#include "isa/rounds_test_util.h"
 #include "layout/search/random_problem.h"
 
 namespace kodama::checks {
@@ -151,9 +152,9 @@ TEST(Conversion, FullMemories) {
 }
 
 TEST(Conversion, RandomOnesAreRight) {
-  constexpr uint64_t kCount = 60;  // layout.fuzz has more
+  const uint64_t count = isa::rounds(24, 60);  // layout.fuzz has more
   int by_primitives = 0;
-  for (uint64_t seed = 1; seed <= kCount; ++seed) {
+  for (uint64_t seed = 1; seed <= count; ++seed) {
     const ConversionProblem each = layout::random_problem(seed, chip(), 256);
     SCOPED_TRACE(fmt::format("kodama layout fuzz --seed {} --count 1 --elements 256: {} to {}", seed,
                              each.from.to_string(), each.to.to_string()));
@@ -164,7 +165,7 @@ TEST(Conversion, RandomOnesAreRight) {
     ASSERT_EQ(cycles, conversion.cycles);
     ASSERT_GE(static_cast<double>(cycles), conversion.bound.cycles());
   }
-  EXPECT_GT(by_primitives, static_cast<int>(kCount) / 3);
+  EXPECT_GT(by_primitives, static_cast<int>(count) / 3);
 }
 
 }  // namespace

@@ -1,7 +1,8 @@
-# kodama_library(NAME [PUBLIC lib...] [PRIVATE lib...] [TESTS_APART])
+# kodama_library(NAME [PUBLIC lib...] [PRIVATE lib...] [TESTS_APART] [SHARDS n])
 #   One static library kodama_NAME from every *.cpp of the calling folder but the *_test.cpp and
 #   *_bench.cpp, and, where there are *_test.cpp, one test program kodama_NAME_test.
 #   TESTS_APART: tests are never compiled together, since their helpers have the same names.
+#   SHARDS: as many CTest tests share its cases.
 #   Shared libraries (host/, python/) contain them, so all are position independent.
 #   Headers are included as "folder/header.h" from the root of the project.
 add_library(kodama_options INTERFACE)
@@ -12,6 +13,9 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # kin) and impossible overlaps in std::string concatenation (GCC bug 105651). clang 14 checks both.
   target_compile_options(kodama_options INTERFACE -Wno-maybe-uninitialized -Wno-restrict)
 endif()
+# A tenth of g++'s time is collecting garbage that would fit the memory.
+target_compile_options(kodama_options INTERFACE
+    "$<$<CXX_COMPILER_ID:GNU>:SHELL:--param ggc-min-expand=400 --param ggc-min-heapsize=524288>")
 target_compile_definitions(kodama_options INTERFACE
     $<$<BOOL:${KODAMA_ASSERTIONS}>:_GLIBCXX_ASSERTIONS>)
 if(KODAMA_SANITIZE OR KODAMA_FUZZ)
@@ -27,25 +31,29 @@ endif()
 # compiler and for those that see ONNX, each for libraries and for tests (which are not optimized: they
 # check, the libraries compute).
 file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/precompiled.cpp CONTENT "// Carries precompiled headers.\n")  # written only once
-set(kodama_test_options $<$<CONFIG:Release>:-O0>)
+set(kodama_test_options $<$<OR:$<CONFIG:Release>,$<BOOL:${KODAMA_SANITIZE}>>:-O0>)
 # Nobody replaces a function of a library from outside: it is inlined and called directly, as in an executable.
 set(kodama_library_options $<$<CXX_COMPILER_ID:GNU>:-fno-semantic-interposition>)
 function(kodama_precompiled_set name)
-  cmake_parse_arguments(ARG "" "" "LINK;HEADERS" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "LINK;HEADERS;TEST_HEADERS" ${ARGN})
   foreach(kind library test)
     add_library(kodama_pch_${name}_${kind} OBJECT ${CMAKE_BINARY_DIR}/precompiled.cpp)
     target_link_libraries(kodama_pch_${name}_${kind} PRIVATE kodama_options fmt::fmt ${ARG_LINK})
-    target_precompile_headers(kodama_pch_${name}_${kind} PRIVATE <algorithm> <array> <cstdint> <functional> <map>
-        <memory> <optional> <span> <string> <string_view> <variant> <vector> <fmt/format.h> ${ARG_HEADERS})
+    target_precompile_headers(kodama_pch_${name}_${kind} PRIVATE <algorithm> <array> <bit> <cmath> <cstdint> <cstring>
+        <deque> <functional> <limits> <map> <memory> <mutex> <numeric> <optional> <set> <span> <sstream> <stdexcept>
+        <string> <string_view> <tuple> <unordered_map> <unordered_set> <utility> <variant> <vector> <fmt/format.h>
+        <fmt/ranges.h> ${ARG_HEADERS})
   endforeach()
   set_target_properties(kodama_pch_${name}_library PROPERTIES POSITION_INDEPENDENT_CODE ON)
   target_compile_options(kodama_pch_${name}_library PRIVATE ${kodama_library_options})
-  target_link_libraries(kodama_pch_${name}_test PRIVATE GTest::gtest)
+  target_link_libraries(kodama_pch_${name}_test PRIVATE GTest::gmock)
   target_compile_options(kodama_pch_${name}_test PRIVATE ${kodama_test_options})
-  target_precompile_headers(kodama_pch_${name}_test PRIVATE <gtest/gtest.h>)
+  target_precompile_headers(kodama_pch_${name}_test PRIVATE <filesystem> <fstream> <random> <gmock/gmock.h> <gtest/gtest.h>
+                            ${ARG_TEST_HEADERS})
 endfunction()
 kodama_precompiled_set(base)
-kodama_precompiled_set(onnx LINK onnx onnx_proto HEADERS <nlohmann/json.hpp> <onnx/onnx_pb.h>)
+kodama_precompiled_set(onnx LINK onnx onnx_proto HEADERS <nlohmann/json.hpp> <onnx/onnx_pb.h> <onnx/defs/schema.h>
+                       TEST_HEADERS <onnx/defs/parser.h>)
 
 # Parts of the compiler that know nothing of ONNX; nor do the tests of some.
 set(kodama_library_without_onnx compiler_tensor compiler_reference_kernels compiler_layers compiler_streams compiler_package
@@ -61,7 +69,7 @@ function(kodama_precompile target name kind)
 endfunction()
 
 function(kodama_library name)
-  cmake_parse_arguments(ARG "TESTS_APART" "" "PUBLIC;PRIVATE" ${ARGN})
+  cmake_parse_arguments(ARG "TESTS_APART" "SHARDS" "PUBLIC;PRIVATE" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
   set(tests ${sources})
   set(benches ${sources})
@@ -82,6 +90,15 @@ function(kodama_library name)
     if(NOT ARG_TESTS_APART)
       set_target_properties(kodama_${name}_test PROPERTIES UNITY_BUILD ${KODAMA_UNITY} UNITY_BUILD_BATCH_SIZE 4)
     endif()
-    add_test(NAME unit.${name} COMMAND kodama_${name}_test)
+    if(ARG_SHARDS)
+      foreach(shard RANGE 1 ${ARG_SHARDS})
+        math(EXPR index "${shard} - 1")
+        add_test(NAME unit.${name}.${shard} COMMAND kodama_${name}_test)
+        set_tests_properties(unit.${name}.${shard} PROPERTIES
+            ENVIRONMENT "GTEST_TOTAL_SHARDS=${ARG_SHARDS};GTEST_SHARD_INDEX=${index}")
+      endforeach()
+    else()
+      add_test(NAME unit.${name} COMMAND kodama_${name}_test)
+    endif()
   endif()
 endfunction()

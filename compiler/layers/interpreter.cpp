@@ -1,6 +1,8 @@
 #include "compiler/layers/interpreter.h"
 
+#include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "compiler/reference/kernels/interpreter.h"
 
@@ -66,6 +68,38 @@ class Reader {
     }
     return elements_[number];
   }
+
+  /// The elements from a point on along a dimension: a map is affine, so those that the tensor has are in a
+  /// row.
+  class Line {
+   public:
+    Line(const Reader& reader, const std::vector<int64_t>& point, size_t dim, int64_t extent)
+        : last_(extent), fill_(reader.access_.fill), stride_(reader.strides_[dim]) {
+      int64_t number = reader.offset_;
+      for (size_t each = 0; each < reader.strides_.size(); ++each)
+        number += reader.strides_[each] * point[each];
+      for (size_t axis = 0; !reader.inside_ && axis < reader.shape_.size(); ++axis) {
+        const AffineMap& map = reader.access_.map;
+        int64_t index = map.offset(axis);
+        for (size_t each = 0; each < point.size(); ++each) index += map.coefficient(axis, each) * point[each];
+        const int64_t step = map.coefficient(axis, dim);
+        const auto is_inside = [&](int64_t k) {
+          return index + step * k >= 0 && index + step * k < reader.shape_[axis];
+        };
+        while (first_ < last_ && !is_inside(first_)) ++first_;
+        while (first_ < last_ && !is_inside(last_ - 1)) --last_;
+      }
+      if (first_ < last_) start_ = reader.elements_.data() + number + first_ * stride_;
+    }
+    double at(int64_t k) const { return k >= first_ && k < last_ ? start_[(k - first_) * stride_] : fill_; }
+
+   private:
+    int64_t first_ = 0;
+    int64_t last_;
+    double fill_;
+    int64_t stride_;
+    const double* start_ = nullptr;  // of the first
+  };
 
  private:
   const TensorAccess& access_;
@@ -167,11 +201,24 @@ class LayerInterpreter {
     for (size_t dim = 0; dim < extents.size(); ++dim) {
       (contract.dims[dim].role == ContractLayer::Role::kK ? inner : outer).push_back(dim);
     }
+    // Along the longest of the inner ones, lines of elements.
+    const auto longest = std::ranges::max_element(inner, {}, [&](size_t dim) { return extents[dim]; });
+    const std::optional<size_t> along = longest == inner.end() ? std::nullopt : std::optional(*longest);
+    if (along) inner.erase(longest);
     std::vector<double> result(element_count(contract.output_shape));
     std::vector<int64_t> point(extents.size(), 0);
     for_each_point(point, extents, outer, [&] {
       double sum = 0;
-      for_each_point(point, extents, inner, [&] { sum += a.at(point) * b.at(point); });
+      for_each_point(point, extents, inner, [&] {
+        if (!along) {
+          sum += a.at(point) * b.at(point);
+          return;
+        }
+        point[*along] = 0;
+        const Reader::Line x(a, point, *along, extents[*along]);
+        const Reader::Line y(b, point, *along, extents[*along]);
+        for (int64_t k = 0; k < extents[*along]; ++k) sum += x.at(k) * y.at(k);
+      });
       epilogue_inputs[0] = sum;
       read(epilogue_readers, point, epilogue_inputs, 1);
       const auto index = contract.output.apply(point);

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "isa/error.h"
+#include "isa/rounds_test_util.h"
 #include "layout/plan/beam.h"
 #include "layout/plan/pbqp.h"
 #include "layout/plan/pbqp_by_cbc.h"
@@ -108,7 +109,7 @@ TEST(Pbqp, AnInterruptedSearchSaysHowFarItMayBeOff) {
 TEST(Pbqp, EqualsAnIntegerProgramSolver) {
   if (!has_cbc()) GTEST_SKIP() << "cbc (package coinor-cbc) is missing";
   std::mt19937 random(4);
-  for (int round = 0; round < 200; ++round) {
+  for (int round = 0; round < isa::rounds(40, 200); ++round) {
     // Up to 12 nodes of up to 6 candidates, from sparse to dense.
     const Pbqp problem = random_problem(random, 2 + static_cast<int>(random() % 11), 6,
                                         0.1 + 0.05 * static_cast<double>(random() % 5), round % 3 == 0);

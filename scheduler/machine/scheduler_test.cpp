@@ -7,6 +7,7 @@
 
 #include "isa/costs.h"
 #include "isa/error.h"
+#include "isa/rounds_test_util.h"
 #include "scheduler/machine/machine_program.h"
 #include "scheduler/machine/passes.h"
 #include "scheduler/machine/program_scheduling.h"
@@ -275,7 +276,8 @@ TEST(Property, EveryPipelineKeepsTheMeaning) {
     }
   }
   std::map<Pair, int64_t> all_steps;
-  for (uint32_t seed = 0; seed < 60; ++seed) {
+  const uint32_t count = isa::rounds(20, 60);
+  for (uint32_t seed = 0; seed < count; ++seed) {
     SCOPED_TRACE(seed);
     const MachineProgram program = RandomProgram(seed).make();
     const std::vector<uint64_t> expected = run_virtual(program);
