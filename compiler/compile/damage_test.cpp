@@ -266,7 +266,9 @@ class DamagedNetwork : public ::testing::TestWithParam<Network> {
 TEST_P(DamagedNetwork, FieldsOfStages) {
   std::set<std::string> seen;
   int tried = 0;
-  for (auto& [operations, program] : stages_) {
+  for (auto& stage : stages_) {
+    const scheduler::MachineProgram& operations = stage.first;
+    isa::Program& program = stage.second;
     const auto verify = [&] { verify::verify_schedule(operations, program, chip_); };
     for (const std::string& each : survivors(program.statements, seen, share(), verify, tried))
       ADD_FAILURE() << program.source_name << ": " << each;
@@ -278,7 +280,9 @@ TEST_P(DamagedNetwork, FieldsOfStages) {
 TEST_P(DamagedNetwork, FieldsOfWhatRuns) {
   std::set<std::string> seen;
   int tried = 0;
-  for (auto& [parts, segment] : segments_) {
+  for (auto& each_segment : segments_) {
+    const std::vector<scheduler::ProgramPart>& parts = each_segment.first;
+    scheduler::ScheduledParts& segment = each_segment.second;
     const auto verify = [&] { verify::verify_segment(parts, segment, chip_); };
     for (const std::string& each : survivors(segment.program.statements, seen, share(), verify, tried))
       ADD_FAILURE() << each;
