@@ -293,7 +293,9 @@ TEST_P(DamagedNetwork, FieldsOfWhatRuns) {
 
 TEST_P(DamagedNetwork, StatementsOfStages) {
   int tried = 0;
-  for (const auto& [operations, program] : stages_) {
+  for (const auto& stage : stages_) {
+    const scheduler::MachineProgram& operations = stage.first;
+    const isa::Program& program = stage.second;
     for (const std::string& each : surviving_statements(
              program,
              [&](const isa::Program& damaged) { verify::verify_schedule(operations, damaged, chip_); },
