@@ -1,4 +1,4 @@
-/// Kernels on images of rows whose L2Bs have more images than few passes do.
+/// Kernels on images of rows, divided into passes: of many images, and how long these are said to take.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 
 #include "compiler/kernels/builtin_kernels.h"
 #include "compiler/kernels/kernel_test_util.h"
+#include "compiler/kernels/rows_division.h"
 #include "compiler/layers/interpreter.h"
 #include "compiler/lowering/lowering.h"
 #include "compiler/lowering/lowering_test_util.h"
@@ -60,6 +61,19 @@ TEST(RowsPasses, ALayerOfInputsAlone) {
       contract_rows_kernel(), 1e-3);
   check_layer("g (float[64,32] x, float[32,64] w) => (float[64,64] y) { y = MatMul(x, w) }",
               matmul_rows_kernel(), 1e-3);
+}
+
+TEST(RowsPasses, TransfersOfMuchDataComeBesideSteps) {
+  const isa::Chip chip = isa::find_chip("mncore2");
+  const int64_t room = chip.memory.l2bm_lw;
+  // One has nobody to come beside; few may be there already; two of a large one have no room.
+  EXPECT_EQ(passes_cycles(1, 100, 60, room / 4, chip), 160);
+  EXPECT_EQ(passes_cycles(16, 100, 60, room / 4, chip), 16 * 160);
+  EXPECT_EQ(passes_cycles(32, 100, 60, room / 2 + 1, chip), 32 * 160);
+  const int64_t found = passes_cycles(32, 100, 60, room / 4, chip);
+  EXPECT_LT(found, 32 * 160);
+  EXPECT_GE(found, 32 * 100);
+  EXPECT_EQ(passes_cycles(32, 60, 100, room / 4, chip), found);
 }
 
 /// The least cycles that are predicted for a convolution of so many images on mncore2.
