@@ -27,6 +27,7 @@
 #include "compiler/kernels/split_gathers.h"
 #include "compiler/kernels/split_products.h"
 #include "compiler/kernels/split_reductions.h"
+#include "compiler/kernels/zero_rows.h"
 #include "compiler/layers/batch.h"
 #include "compiler/layers/fusion.h"
 #include "compiler/lowering/lowering.h"
@@ -883,6 +884,8 @@ void finish_layers(LayerGraph& layers, const isa::Chip& chip, const CompileOptio
     split_columns(layers, chip);
     check("split-columns");
   }
+  add_zero_rows(layers);
+  check("zero-rows");
   if (options.lowering.fuse) {
     fuse_transposed_epilogues(layers);
     check("fuse-transposed-epilogues");
@@ -940,9 +943,10 @@ std::vector<std::string> planning_dump_points() {
   for (const std::string& name : graph_pipeline()) {
     if (std::find(points.begin(), points.end(), name) == points.end()) points.push_back(name);
   }
-  for (const char* name : {"lower", "fold-rearranges", "fuse-maps", "fuse-epilogues", "fuse-sums",
-                           "split-columns", "fuse-transposed-epilogues", "split-products", "pad-channels",
-                           "fuse-normalizations", "split-axes", "split-gathers", "split-reductions", "plan"})
+  for (const char* name :
+       {"lower", "fold-rearranges", "fuse-maps", "fuse-epilogues", "fuse-sums", "split-columns", "zero-rows",
+        "fuse-transposed-epilogues", "split-products", "pad-channels", "fuse-normalizations", "split-axes",
+        "split-gathers", "split-reductions", "plan"})
     points.emplace_back(name);
   return points;
 }

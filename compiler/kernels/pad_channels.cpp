@@ -142,7 +142,8 @@ class ChannelPadder {
       if (const auto* reduce = std::get_if<ReduceLayer>(&layer.body)) {
         const TensorId result = layer.outputs[0];
         const auto pool = pool_problem(*reduce, result, graph_);
-        if (!pool || tensor(result).shape.size() != 4 || !add_readers(result, list)) return false;
+        if (!pool || !pool->inputs.empty() || tensor(result).shape.size() != 4 || !add_readers(result, list))
+          return false;
         continue;
       }
       const auto problem = product_of(layer);

@@ -1,8 +1,12 @@
+#include <fmt/format.h>
+
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "compiler/kernels/builtin_kernels.h"
 #include "compiler/kernels/rows_windows.h"
+#include "compiler/kernels/zero_rows.h"
 
 /// "reduce-rows": pooling on images of rows.
 namespace kodama::compiler {
@@ -24,12 +28,18 @@ std::optional<WindowsProblem> pool_problem(const ReduceLayer& reduce, TensorId o
   Shape results = reduce.output_extents;
   const size_t outer = results.size();
   if (outer == 2 && results[0] == 1) results.insert(results.end(), {1, 1});
-  if (reduce.inputs.size() != 1 || !reduce.epilogue_inputs.empty() || results.size() != 4 ||
-      reduce.reduction_extents.size() > 2) {
+  if (reduce.inputs.size() != 1 || results.size() != 4 || reduce.reduction_extents.size() > 2)
     return std::nullopt;
-  }
   if (reduced_kind(reduce) != ScalarKind::kFloat) return std::nullopt;
   WindowsProblem problem;
+  std::vector<TensorAccess> inputs = reduce.epilogue_inputs;
+  // Of the epilogue's inputs, of which the result is number 0, the last may be a row of zeros.
+  if (!inputs.empty() && reduce.epilogue.input_count() <= std::ssize(inputs) &&
+      is_zero_row(inputs.back(), graph)) {
+    problem.zeros = std::move(inputs.back());
+    problem.zero_rows = true;
+    inputs.pop_back();
+  }
   problem.op = reduce.op;
   problem.expr = reduce.expr;
   problem.epilogue = reduce.epilogue;
@@ -70,9 +80,12 @@ std::optional<WindowsProblem> pool_problem(const ReduceLayer& reduce, TensorId o
     return std::nullopt;
   const double neutral = identity_of(reduce.op);
   const auto is_neutral = [&](double value) { return problem.expr.evaluate(std::vector{value}) == neutral; };
-  // A row outside becomes a copy of the one next to it: the same maximum, if that one is in the window.
+  // A row outside is zeros, or becomes a copy of the one next to it: the same maximum, if that one is in the
+  // window.
   const int64_t below = window.rows_under(problem.out.rows) - window.pad[0] - problem.in.rows;
-  if (window.pad[0] > 0 || below > 0) {
+  const bool has_outside = window.pad[0] > 0 || below > 0;
+  if (problem.zeros && (!has_outside || access.fill != 0)) return std::nullopt;
+  if (has_outside && !problem.zeros) {
     const bool extreme = reduce.op == ReduceLayer::Op::kMax || reduce.op == ReduceLayer::Op::kMin;
     if (!extreme || window.dilation[0] != 1 || !is_neutral(access.fill) ||
         window.pad[0] >= window.kernel[0] || below >= window.kernel[0]) {
@@ -82,6 +95,16 @@ std::optional<WindowsProblem> pool_problem(const ReduceLayer& reduce, TensorId o
   problem.whole_rows = results[3] == 1 && window.kernel[1] == problem.in.columns && window.pad[1] == 0 &&
                        window.dilation[1] == 1 &&
                        (is_neutral(neutral) || problem.in.columns % isa::kCyclesPerStep == 0);
+  if (inputs.empty() && !problem.zeros) return problem;
+  if (problem.whole_rows || outer != 4) return std::nullopt;
+  problem.extents = results;
+  problem.channel_dim = 1;
+  for (const TensorAccess& input : inputs) {
+    const auto found = windows_input(fmt::format("e{}", problem.inputs.size()), input, problem,
+                                     AffineMap::identity(outer), graph);
+    if (!found) return std::nullopt;
+    problem.inputs.push_back(*found);
+  }
   return problem;
 }
 

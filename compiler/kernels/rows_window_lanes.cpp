@@ -177,6 +177,7 @@ class WindowLanesTiler : WindowsKernel {
     for (size_t k = 0; k < problem_.inputs.size(); ++k)
       list.push_back(problem_.inputs[k].of_rows ? rows_placement(k, tiling.split)
                                                 : values_placement(k, values(s, k)));
+    if (problem_.zeros) add_zeros(list, zeros_lw(s));
     list.push_back(result(s));
     return list;
   }

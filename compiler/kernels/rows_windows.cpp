@@ -11,6 +11,7 @@
 #include "compiler/kernels/lowering.h"
 #include "compiler/kernels/predict.h"
 #include "compiler/kernels/rows_division.h"
+#include "compiler/kernels/zero_rows.h"
 #include "isa/arithmetic.h"
 
 namespace kodama::compiler {
@@ -86,6 +87,7 @@ class WindowsTiler : WindowsKernel {
       list.push_back(problem_.inputs[k].of_rows ? rows_placement(k, tiling.out)
                                                 : values_placement(k, values(tiling, s, k)));
     }
+    if (problem_.zeros) add_zeros(list, zeros_lw(tiling, s));
     list.push_back(result(s));
     return list;
   }
@@ -497,6 +499,11 @@ StreamPlacement WindowsKernel::rows_placement(size_t input, RowsSplit split) con
   return placement;
 }
 
+void WindowsKernel::add_zeros(std::vector<StreamPlacement>& list, int64_t lw) const {
+  list.push_back(zero_rows_placement(fmt::format("e{}", problem_.inputs.size()), *problem_.zeros,
+                                     problem_.extents, list[0].transport, lw));
+}
+
 StreamPlacement WindowsKernel::values_placement(size_t input, const Values& values) const {
   const std::array<int64_t, 2>& kernel = problem_.window.kernel;
   StreamPlacement placement;
@@ -527,9 +534,9 @@ std::vector<RowsTransfer> WindowsKernel::piece_transfers(const RowsDivision& s, 
   std::optional<RowsTransfer> outside;
   if (problem_.zero_rows) {
     outside.emplace();
-    outside->stream = static_cast<int>(s.parts.size());
+    outside->stream = input_stream(s, problem_.zeros ? problem_.inputs.size() : 0);
     outside->group = 0;
-    outside->dram = weights.part_offset(round_up(weights_lw, weights.granule()));
+    if (!problem_.zeros) outside->dram = weights.part_offset(round_up(weights_lw, weights.granule()));
   }
   RowsPass wanted = s.pass(image, pass);
   wanted.first_row = piece.first;
@@ -554,7 +561,7 @@ WindowsKernel::Draft WindowsKernel::draft(const std::string& name,
   const isa::SpaceSet lm0 = isa::space_bit(Space::kLm0), lm1 = isa::space_bit(Space::kLm1);
   draft.windows = buffer("windows", windows_lw, problem_.inputs.empty() ? lm0 | lm1 : lm1);
   // Behind the operand's parts; the result is the last.
-  const size_t first = placements.size() - 1 - problem_.inputs.size();
+  const size_t first = placements.size() - 1 - (problem_.zeros ? 1 : 0) - problem_.inputs.size();
   for (size_t k = 0; k < problem_.inputs.size(); ++k) {
     const WindowsProblem::Input& input = problem_.inputs[k];
     const int64_t lw = input_lw(k);

@@ -48,6 +48,8 @@ struct WindowsProblem {
   bool has_weights = false;     ///< the first of the inputs: for a channel and a position of the kernel
   std::array<int, 2> kernel_dims{-1, -1};  ///< -1: one position
   std::vector<Input> inputs = {};
+  /// If any, rows outside are this one (zero_rows.h); else they are behind the weights, where `zero_rows`.
+  std::optional<TensorAccess> zeros = std::nullopt;
 };
 
 /// That of a layer; nothing where it has another form.
@@ -74,6 +76,8 @@ class WindowsKernel {
   std::vector<StreamPlacement> operands(const RowsDivision& s) const;
   StreamPlacement result(const RowsDivision& s) const;
   StreamPlacement rows_placement(size_t input, RowsSplit split) const;
+  /// Adds that of the problem's zeros, if it has any, for transfers of `lw` LW.
+  void add_zeros(std::vector<StreamPlacement>& list, int64_t lw) const;
   /// Values of channels, `lw` LW in a PE; those of one position are `position_lw` apart. Behind weights come
   /// `zeros_lw` zeros, for rows outside the tensor.
   struct Values {

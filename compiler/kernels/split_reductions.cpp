@@ -155,7 +155,8 @@ std::optional<ImageHalves> best_image_halves(const Layer& layer, const LayerGrap
                                              const isa::Chip& chip) {
   const auto& reduce = std::get<ReduceLayer>(layer.body);
   const auto problem = pool_problem(reduce, layer.outputs.at(0), graph);
-  if (!problem || problem->window.kernel != std::array{problem->in.rows, problem->in.columns} ||
+  if (!problem || !reduce.epilogue_inputs.empty() ||
+      problem->window.kernel != std::array{problem->in.rows, problem->in.columns} ||
       problem->window.pad != std::array<int64_t, 2>{} || reduce.reduction_extents.size() != 2) {
     return std::nullopt;
   }

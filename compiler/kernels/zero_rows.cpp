@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "compiler/kernels/rows.h"
+#include "compiler/kernels/rows_windows.h"
 #include "isa/arithmetic.h"
 
 namespace kodama::compiler {
@@ -18,6 +19,34 @@ void ZeroRows::add(LayerGraph& graph, FreshNames& tensors, std::vector<TensorAcc
     graph.tensors.push_back(std::move(tensor));
   }
   inputs.push_back({zeros_, AffineMap(1, dims), 0});
+}
+
+bool is_zero_row(const TensorAccess& access, const LayerGraph& graph) {
+  const LayerTensor& tensor = graph.tensors[static_cast<size_t>(graph.storage(access.tensor))];
+  return tensor.constant && tensor.shape == Shape{1} && tensor.constant->type() == DataType::kFloat32 &&
+         access.map == AffineMap(1, access.map.dims()) && tensor.constant->data<float>()[0] == 0;
+}
+
+void add_zero_rows(LayerGraph& graph) {
+  FreshNames names;
+  for (const LayerTensor& tensor : graph.tensors) names.reserve(tensor.name);
+  ZeroRows zeros;
+  for (size_t index = 0; index < graph.layers.size(); ++index) {
+    const auto* reduce = std::get_if<ReduceLayer>(&graph.layers[index].body);
+    const std::vector<TensorId>& outputs = graph.layers[index].outputs;
+    if (reduce == nullptr || pool_problem(*reduce, outputs.at(0), graph)) continue;
+    const ReduceLayer before = *reduce;
+    const size_t tensors = graph.tensors.size();
+    ReduceLayer with = before;
+    ZeroRows added = zeros;
+    added.add(graph, names, with.epilogue_inputs, with.output_extents.size());
+    if (pool_problem(with, outputs.at(0), graph)) {
+      graph.layers[index].body = std::move(with);
+      zeros = added;
+    } else {
+      graph.tensors.resize(tensors);
+    }
+  }
 }
 
 StreamPlacement zero_rows_placement(std::string name, const TensorAccess& access, const Shape& extents,

@@ -20,6 +20,14 @@ class ZeroRows {
   TensorId zeros_ = -1;
 };
 
+/// Whether an operand is that constant.
+bool is_zero_row(const TensorAccess& access, const LayerGraph& graph);
+
+/// Gives it to sums over windows that reach over their picture's first or last row, which "reduce-rows" then
+/// does (pool_problem). Example, an AveragePool of 3 x 3 with padding: results of the first row are sums with
+/// a row of zeros.
+void add_zero_rows(LayerGraph& graph);
+
 /// Its place in DRAM, with a row of at least `row_lw` LW for any picture: one place is that of the constant's
 /// element, the others are padding. The layer's dims are `extents`.
 StreamPlacement zero_rows_placement(std::string name, const TensorAccess& access, const Shape& extents,
