@@ -944,9 +944,9 @@ std::vector<std::string> planning_dump_points() {
     if (std::find(points.begin(), points.end(), name) == points.end()) points.push_back(name);
   }
   for (const char* name :
-       {"lower", "fold-rearranges", "fuse-maps", "fuse-epilogues", "fuse-sums", "split-columns", "zero-rows",
-        "fuse-transposed-epilogues", "split-products", "pad-channels", "fuse-normalizations", "split-axes",
-        "split-gathers", "split-reductions", "plan"})
+       {"lower", "channels-first", "fold-rearranges", "fuse-maps", "fuse-epilogues", "fuse-sums",
+        "split-columns", "zero-rows", "fuse-transposed-epilogues", "split-products", "pad-channels",
+        "fuse-normalizations", "split-axes", "split-gathers", "split-reductions", "plan"})
     points.emplace_back(name);
   return points;
 }

@@ -12,6 +12,12 @@ void fuse_maps(LayerGraph& graph);
 /// The same with a Reduce that reads it. After fuse_epilogues: what makes a Map's operand is where it costs
 /// least.
 void fuse_reductions(LayerGraph& graph);
+/// Pictures with channels last, [N, H, W, C], get channels first where that is how convolutions and pooling
+/// make or read them: who transposes between the two then makes what it reads, and goes. All that go along
+/// with each other (maps, products and normalizations of their elements) change together, or none does.
+/// Example, a block of ConvNeXt: depthwise convolution, Transpose, normalization, two MatMuls over channels,
+/// Transpose, sum.
+void channels_first(LayerGraph& graph);
 /// A Map that alone reads the result of a Contract or Reduce, at the same points, becomes its epilogue.
 void fuse_epilogues(LayerGraph& graph);
 /// A Reduce that only adds up what a Contract makes, over dims that both operands have, becomes part of the

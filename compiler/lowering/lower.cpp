@@ -229,12 +229,11 @@ struct LayerPass {
   const char* name;
   void (*run)(LayerGraph&);
 };
-constexpr LayerPass kFusions[] = {{"fuse-maps", fuse_maps},
-                                  {"fuse-epilogues", fuse_epilogues},
-                                  {"fuse-reductions", fuse_reductions},
-                                  {"merge-reductions", merge_reductions},
-                                  {"fuse-scales", fuse_scales},
-                                  {"fold-rearranges", fold_rearranges}};
+constexpr LayerPass kFusions[] = {
+    {"channels-first", channels_first},     {"fuse-maps", fuse_maps},
+    {"fuse-epilogues", fuse_epilogues},     {"fuse-reductions", fuse_reductions},
+    {"merge-reductions", merge_reductions}, {"fuse-scales", fuse_scales},
+    {"fold-rearranges", fold_rearranges}};
 
 }  // namespace
 
