@@ -39,7 +39,7 @@ class ConstantFolder {
       if (!inputs.contains(graph_.initializer(i).name())) initializers_[graph_.initializer(i).name()] = i;
     }
     for (const auto& output : graph_.output()) outputs_.insert(output.name());
-    for (const auto& tensor : graph_.initializer()) total_ += bytes_of(tensor.name());
+    for (const auto& tensor : graph_.initializer()) count(bytes_of(tensor.name()), 1);
     for (const auto& node : graph_.node()) {
       for (const std::string& input : node.input()) ++readers_[input];
       if (!has_subgraph(node)) continue;
@@ -106,7 +106,7 @@ class ConstantFolder {
     if (readers == readers_.end() || --readers->second > 0 || outputs_.contains(name)) return;
     const auto constant = initializers_.find(name);
     if (constant == initializers_.end()) return;
-    total_ -= bytes_of(name);
+    count(bytes_of(name), -1);
     onnx::TensorProto& tensor = *graph_.mutable_initializer(constant->second);
     onnx::TensorProto empty;
     empty.set_name(name);
@@ -205,7 +205,13 @@ class ConstantFolder {
         type_to_string(make_tensor_type(value.type(), value.shape())), type_to_string(declared->second)));
   }
 
-  /// Whether there may be `made` bytes of constants more, without what only the node reads.
+  void count(int64_t bytes, int64_t sign) {
+    total_ += sign * bytes;
+    if (bytes <= limit_) small_total_ += sign * bytes;
+  }
+
+  /// Whether there may be `made` bytes of constants more, without what only the node reads. Of outputs within
+  /// the limit only constants within it count: a model of many weights has masks and positions, too.
   bool may_grow(const onnx::NodeProto& node, int64_t made) const {
     constexpr int64_t kAlways = 4096;  // shapes and axes
     if (made <= kAlways) return true;
@@ -215,7 +221,8 @@ class ConstantFolder {
       if (initializers_.contains(input) && !outputs_.contains(input) && readers_.at(input) == uses)
         freed += bytes_of(input);
     }
-    return made <= freed || total_ + made - freed <= largest_total_;
+    const int64_t total = made <= limit_ ? small_total_ : total_;
+    return made <= freed || total + made - freed <= largest_total_;
   }
 
   void add_constant(const std::string& name, Tensor tensor) {
@@ -229,7 +236,7 @@ class ConstantFolder {
       identity.add_output(name);
       identities_.push_back(std::move(identity));
     }
-    total_ += byte_count(tensor.type(), tensor.shape());
+    count(byte_count(tensor.type(), tensor.shape()), 1);
     initializers_[stored] = graph_.initializer_size();
     *graph_.add_initializer() = tensor_to_proto(tensor, stored);
     types_[name] = types_[stored] = make_tensor_type(tensor.type(), tensor.shape());
@@ -248,6 +255,7 @@ class ConstantFolder {
   std::unordered_set<std::string> outputs_;
   std::vector<onnx::NodeProto> identities_;
   int64_t total_ = 0;                             ///< bytes of all constants that something reads
+  int64_t small_total_ = 0;                       ///< and of those within the limit
   std::unordered_map<std::string, int> readers_;  ///< inputs of nodes, by value
   std::unordered_set<std::string> unread_;        ///< constants that nobody reads any more
 };

@@ -15,7 +15,8 @@ namespace kodama::compiler {
 /// ConstantOfShape or Expand of a few bytes may make gigabytes). 1 MiB.
 inline constexpr int64_t kDefaultFoldLimit = 1 << 20;
 /// How many bytes all constants of a model may have for folding to make more of them. A chain of Concats of a
-/// value with itself doubles it every time and never makes an output larger than its inputs.
+/// value with itself doubles it every time and never makes an output larger than its inputs. For outputs
+/// within the limit, only constants within it count.
 inline constexpr int64_t kFoldTotal = int64_t{64} << 20;
 
 /// Evaluates with the CPU reference every node whose inputs are all constant, and Shape and Size of static
