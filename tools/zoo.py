@@ -167,21 +167,21 @@ class Graph:
 
     def conv(self, x, name, channels, kernel, stride=1, pad=0, group=1, norm=None, eps=1e-5, bias=True,
              deviation=1):
-        """A convolution with square windows; with a bias, or followed by the batch normalization `norm`. The weights are
-        drawn so that the result has the given deviation."""
-        inner = x.shape[1] // group
-        fan = math.sqrt(inner * kernel * kernel * x.power)
-        weight = self.normal(name + ".weight", (channels, inner, kernel, kernel), (1 if norm else deviation) / fan)
+        """A convolution, of square windows or of a pair (rows, columns); with a bias, or followed by the batch
+        normalization `norm`. The weights are drawn so that the result has the given deviation."""
+        inner, kernel, pad = x.shape[1] // group, pair(kernel), pair(pad)
+        fan = math.sqrt(inner * math.prod(kernel) * x.power)
+        weight = self.normal(name + ".weight", (channels, inner, *kernel), (1 if norm else deviation) / fan)
         shape = (x.shape[0], channels, *windows(x, kernel, stride, pad))
-        self.multiply_adds += math.prod(shape) * inner * kernel * kernel
+        self.multiply_adds += math.prod(shape) * inner * math.prod(kernel)
         inputs, variance = [x, weight], 1
         if norm and self.fold:
             inputs[1:], variance = self.folded(weight, norm, eps, deviation), self.NORMALIZED * deviation ** 2
         elif not norm:
             inputs += [self.normal(name + ".bias", (channels,), 0.1 * deviation)] if bias else []
             variance = deviation ** 2
-        y = self.node("Conv", inputs, shape, 0, variance, name, kernel_shape=[kernel] * 2, strides=[stride] * 2,
-                      pads=[pad] * 4, dilations=[1, 1], group=group)
+        y = self.node("Conv", inputs, shape, 0, variance, name, kernel_shape=kernel, strides=[stride] * 2, pads=pad * 2,
+                      dilations=[1, 1], group=group)
         return self.batch_norm(y, norm, eps, deviation) if norm and not self.fold else y
 
     def conv_transpose(self, x, name, channels, kernel):
@@ -287,9 +287,12 @@ class Graph:
         return self.node("MaxPool", [x], shape, x.mean + 0.8 * math.sqrt(x.variance), 0.6 * x.variance,
                          kernel_shape=[kernel] * 2, strides=[stride] * 2, pads=[pad] * 4, ceil_mode=int(ceil))
 
-    def average_pool(self, x, kernel):
-        return self.node("AveragePool", [x], (*x.shape[:2], *windows(x, kernel, kernel, 0)), x.mean, 0.5 * x.variance,
-                         kernel_shape=[kernel] * 2, strides=[kernel] * 2, pads=[0] * 4)
+    def average_pool(self, x, kernel, stride=None, pad=0):
+        """What is padded counts, as zeros."""
+        stride = stride or kernel
+        return self.node("AveragePool", [x], (*x.shape[:2], *windows(x, kernel, stride, pad)), x.mean, 0.5 * x.variance,
+                         kernel_shape=[kernel] * 2, strides=[stride] * 2, pads=[pad] * 4,
+                         **({"count_include_pad": 1} if pad else {}))
 
     def average_to(self, x, side):
         """Adaptive pooling, where it is pooling."""
@@ -364,17 +367,23 @@ class Graph:
         return self.add(x, self.linear(y, "linear2", x.shape[-1]))
 
 
+def pair(size):
+    """Of rows and columns, if one number says both."""
+    return list(size) if isinstance(size, (tuple, list)) else [size] * 2
+
+
 def windows(x, kernel, stride, pad, ceil=False):
     """Height and width of what a convolution or pooling makes of x."""
-    def along(extent):
+    def along(extent, kernel, pad):
         room = extent + 2 * pad - kernel
         if room < 0:
-            raise ZooError(f"the input is too small: a window of {kernel} x {kernel} over {x.shape[2]} x {x.shape[3]}")
+            raise ZooError(f"the input is too small: a window of {rows} x {columns} over {x.shape[2]} x {x.shape[3]}")
         count = (room + (stride - 1 if ceil else 0)) // stride + 1
         # No window begins beyond what is there.
         return count - 1 if ceil and (count - 1) * stride >= extent + pad else count
 
-    return [along(extent) for extent in x.shape[2:]]
+    rows, columns = pair(kernel)
+    return [along(*of) for of in zip(x.shape[2:], (rows, columns), pair(pad))]
 
 
 # Networks: every function gets a graph and the input, and returns the output.
@@ -522,6 +531,88 @@ def googlenet(g, x):
     return g.linear(g.flatten(g.global_average(x)), "fc", 1000)
 
 
+def inception_v3(g, x):
+    """Without the auxiliary classifier."""
+    def unit(x, name, channels, kernel, stride=1, pad=0):
+        return g.relu(g.conv(x, name + ".conv", channels, kernel, stride, pad, norm=name + ".bn", eps=1e-3))
+
+    def chain(x, *units):
+        for name, channels, kernel in units:
+            x = unit(x, name, channels, kernel, pad=[k // 2 for k in pair(kernel)])
+        return x
+
+    def averages(x, channels):
+        return unit(g.average_pool(x, 3, 1, 1), "branch_pool", channels, 1)
+
+    def inception_a(x, pooled):
+        return g.concat([unit(x, "branch1x1", 64, 1), chain(x, ("branch5x5_1", 48, 1), ("branch5x5_2", 64, 5)),
+                         chain(x, ("branch3x3dbl_1", 64, 1), ("branch3x3dbl_2", 96, 3), ("branch3x3dbl_3", 96, 3)),
+                         averages(x, pooled)])
+
+    def inception_b(x):
+        double = chain(x, ("branch3x3dbl_1", 64, 1), ("branch3x3dbl_2", 96, 3))
+        return g.concat([unit(x, "branch3x3", 384, 3, 2), unit(double, "branch3x3dbl_3", 96, 3, 2), g.max_pool(x, 3, 2)])
+
+    def inception_c(x, inner):
+        rows, columns = (7, 1), (1, 7)
+        return g.concat([unit(x, "branch1x1", 192, 1),
+                         chain(x, ("branch7x7_1", inner, 1), ("branch7x7_2", inner, columns), ("branch7x7_3", 192, rows)),
+                         chain(x, ("branch7x7dbl_1", inner, 1), ("branch7x7dbl_2", inner, rows),
+                               ("branch7x7dbl_3", inner, columns), ("branch7x7dbl_4", inner, rows),
+                               ("branch7x7dbl_5", 192, columns)),
+                         averages(x, 192)])
+
+    def inception_d(x):
+        seven = chain(x, ("branch7x7x3_1", 192, 1), ("branch7x7x3_2", 192, (1, 7)), ("branch7x7x3_3", 192, (7, 1)))
+        return g.concat([unit(unit(x, "branch3x3_1", 192, 1), "branch3x3_2", 320, 3, 2),
+                         unit(seven, "branch7x7x3_4", 192, 3, 2), g.max_pool(x, 3, 2)])
+
+    def inception_e(x):
+        def both(x, name):
+            return [chain(x, (name + "a", 384, (1, 3))), chain(x, (name + "b", 384, (3, 1)))]
+
+        double = chain(x, ("branch3x3dbl_1", 448, 1), ("branch3x3dbl_2", 384, 3))
+        return g.concat([unit(x, "branch1x1", 320, 1), *both(unit(x, "branch3x3_1", 384, 1), "branch3x3_2"),
+                         *both(double, "branch3x3dbl_3"), averages(x, 192)])
+
+    x = unit(unit(unit(x, "Conv2d_1a_3x3", 32, 3, 2), "Conv2d_2a_3x3", 32, 3), "Conv2d_2b_3x3", 64, 3, pad=1)
+    x = g.max_pool(x, 3, 2)
+    x = g.max_pool(unit(unit(x, "Conv2d_3b_1x1", 80, 1), "Conv2d_4a_3x3", 192, 3), 3, 2)
+    for name, build, *widths in (("5b", inception_a, 32), ("5c", inception_a, 64), ("5d", inception_a, 64),
+                                 ("6a", inception_b), ("6b", inception_c, 128), ("6c", inception_c, 160),
+                                 ("6d", inception_c, 160), ("6e", inception_c, 192), ("7a", inception_d),
+                                 ("7b", inception_e), ("7c", inception_e)):
+        with g.scope(f"Mixed_{name}"):
+            x = build(x, *widths)
+    return g.linear(g.flatten(g.global_average(x)), "fc", 1000)
+
+
+def convnext_tiny(g, x):
+    def last(x):
+        return g.transpose(x, 0, 2, 3, 1)
+
+    def first(x):
+        return g.transpose(x, 0, 3, 1, 2)
+
+    def block(x):
+        channels = x.shape[1]
+        y = g.layer_norm(last(g.conv(x, "block.0", channels, 7, pad=3, group=channels)), "block.2", 1e-6)
+        y = first(g.linear(g.gelu(g.linear(y, "block.3", 4 * channels)), "block.5", channels))
+        scale = Value(g.uniform("layer_scale", (channels, 1, 1), 0.2, 0.6), (channels, 1, 1), 0.4, 0.013)
+        return g.add(x, g.mul(y, scale))
+
+    x = first(g.layer_norm(last(g.conv(x, "features.0.0", 96, 4, 4)), "features.0.1", 1e-6))
+    for stage, (channels, count) in enumerate(((96, 3), (192, 3), (384, 9), (768, 3))):
+        if stage:
+            with g.scope(f"features.{2 * stage}"):
+                x = g.conv(first(g.layer_norm(last(x), "0", 1e-6)), "1", channels, 2, 2)
+        for i in range(count):
+            with g.scope(f"features.{2 * stage + 1}.{i}"):
+                x = block(x)
+    x = g.layer_norm(g.flatten(g.global_average(x)), "classifier.0", 1e-6)
+    return g.linear(x, "classifier.2", 1000)
+
+
 def densenet121(g, x):
     x = g.max_pool(g.relu(g.conv(x, "features.conv0", 64, 7, 2, 3, norm="features.norm0")), 3, 2, 1)
     for block, count in enumerate((6, 12, 24, 16), 1):
@@ -643,11 +734,13 @@ def picture(build, side=224):
 
 NETWORKS = {
     "alexnet": picture(alexnet),
+    "convnext_tiny": picture(convnext_tiny),
     "densenet121": picture(densenet121),
     "efficientnet_b0": picture(efficientnet_b0),
     "encoder": Network(lambda g, x: encoder(g, x, 8, 4), (2, 64, 256)),
     "encoder_base": Network(lambda g, x: encoder(g, x, 12, 12), (1, 197, 768)),
     "googlenet": picture(googlenet),
+    "inception_v3": picture(inception_v3, 299),
     "lenet": Network(lenet, (1, 1, 28, 28)),
     "mlp": Network(mlp, (1, 784)),
     "mnist_cnn": Network(mnist_cnn, (1, 1, 28, 28)),

@@ -145,6 +145,19 @@ TEST(FoldConstants, TotalLimit) {
   EXPECT_EQ(count_nodes(model, "Concat"), 29 - 17);  // c16 is half of the total, beside c0
 }
 
+/// Weights larger than the limit don't count for outputs within it.
+TEST(FoldConstants, LargeModelsHaveMasks) {
+  auto model = parse_model(
+      "g (float[100] x, float[2000] v) => (float[100] y, float[2000] z) "
+      "{ y = MatMul(w, x) m = Expand(one, s) z = Add(v, m) }");
+  add_random(model, "w", {100, 100});
+  add_random(model, "one", {1});
+  add_ints(model, "s", {2000});
+  model = import(model);
+  fold_constants(model, 1 << 14, 1 << 15);
+  EXPECT_EQ(count_nodes(model, "Expand"), 0);
+}
+
 TEST(FoldConstants, LeavesRandomAndFailingNodes) {
   auto model = parse_model(
       "g (float[2] x) => (float[2] y, int64[2] z) { r = RandomNormal<shape=[2]>() "

@@ -16,6 +16,7 @@
 #include "compiler/kernels/rows_windows.h"
 #include "compiler/kernels/split_reductions.h"
 #include "compiler/kernels/spread.h"
+#include "compiler/kernels/zero_rows.h"
 #include "compiler/layers/integer.h"
 
 namespace kodama::compiler {
@@ -659,6 +660,50 @@ TEST(Rows, PoolingOfLanes) {
   check(joined_pooling({1, 160, 6, 16, 3, 2, 1}, max, {32, 64, 64}), 1, true);
   check(joined_pooling({1, 101, 6, 12, 3, 1, 1}, max, {32, 64, 5}), 1, true);
   check(joined_pooling({1, 96, 6, 16, 3, 1, 1}, max, {32, 32, 32}), 1, true);
+}
+
+/// Averages with padding, with one factor or one for every place, of one picture or of parts.
+TEST(Rows, PaddedSums) {
+  const auto check = [](ImageCase test, int64_t l1bs, bool by_place) {
+    isa::Chip chip = tiny_chip();
+    chip.mab_per_l1b = 16;
+    chip.l1b_per_l2b = l1bs;
+    auto& reduce = std::get<ReduceLayer>(test.graph.layers[0].body);
+    const Shape results = reduce.output_extents;
+    SCOPED_TRACE(fmt::format("{}, {} L1Bs, by place {}", shape_to_string(test.graph.tensors[0].shape), l1bs,
+                             by_place));
+    reduce.epilogue = ScalarExpr();
+    if (by_place) {
+      reduce.epilogue_inputs.push_back(
+          {static_cast<TensorId>(test.graph.tensors.size()), AffineMap(2, 4).set(0, 2, 1).set(1, 3, 1), 0});
+      add_tensor(test, {results[2], results[3]});
+      test.graph.tensors.back().constant = test.values.back();
+      reduce.epilogue.apply(ScalarOp::kMul, reduce.epilogue.input(0), reduce.epilogue.input(1));
+    } else {
+      reduce.epilogue.apply(ScalarOp::kMul, reduce.epilogue.input(0), reduce.epilogue.constant(0.25));
+    }
+    const auto of_rows = [&] {
+      return find_kernel("reduce-rows").run(test.graph.layers[0], test.graph, chip, {}).size();
+    };
+    EXPECT_EQ(of_rows(), 0U);
+    add_zero_rows(test.graph);
+    test.values.push_back(*test.graph.tensors.back().constant);
+    EXPECT_GT(of_rows(), 0U);
+    check_near(test, chip);
+  };
+  const auto sum = ReduceLayer::Op::kSum;
+  for (const int64_t l1bs : {2, 8}) {
+    for (const bool by_place : {false, true}) {
+      check(make_plain_pooling({1, 32, 12, 16, 3, 1, 1}, sum), l1bs, by_place);
+      check(make_plain_pooling({2, 40, 7, 24, 3, 2, 1}, sum), l1bs, by_place);
+      check(make_plain_pooling({1, 5, 9, 13, 5, 1, 2}, sum), l1bs, by_place);
+      check(joined_pooling({1, 96, 6, 16, 3, 1, 1}, sum, {32, 32, 32}), l1bs, by_place);
+    }
+  }
+  // What needs no such rows gets none.
+  ImageCase plain = make_plain_pooling({1, 32, 12, 12, 2, 2, 0}, sum);
+  add_zero_rows(plain.graph);
+  EXPECT_EQ(plain.graph.tensors.size(), 2U);
 }
 
 /// Large images are reduced by halves, which make what the whole does; small ones at once.

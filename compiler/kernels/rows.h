@@ -45,6 +45,9 @@ inline constexpr std::array<RowsSplit, 4> kRowsSplits = {
 /// Positions of a kernel over rows and columns: those of result (r, c) begin at (stride * (r, c) - pad).
 struct RowsWindow {
   std::array<int64_t, 2> kernel{1, 1}, stride{1, 1}, dilation{1, 1}, pad{0, 0};
+  /// Rows of the operand from one that is read to the next, which count as one row: those between, which
+  /// windows of one row pass over, come nowhere.
+  int64_t row_step = 1;
   /// Rows under `rows` rows of results.
   int64_t rows_under(int64_t rows) const {
     return (rows - 1) * stride[0] + (kernel[0] - 1) * dilation[0] + 1;

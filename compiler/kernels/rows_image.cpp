@@ -431,12 +431,12 @@ std::vector<RowsTransfer> window_transfers(const RowsImage& in, const RowsImage&
       if (own_channels && x != in.channels_of(l2b)) continue;
       const int64_t region = (own_channels ? 0 : x) * pass.region_rows * pitch;
       for (int64_t row = begin; row < end;) {
-        const bool inside = row >= 0 && row < from.rows;
-        const int64_t there = std::clamp<int64_t>(row, 0, from.rows - 1);
+        const bool inside = row >= 0 && row * window.row_step < from.rows;
+        const int64_t there = std::clamp<int64_t>(row * window.row_step, 0, from.rows - 1);
         int64_t stop = row + 1;
-        if (inside) {
+        if (inside && window.row_step == 1) {
           stop = std::min({end, (row / in.rows() + 1) * in.rows(), from.rows});
-        } else if (outside) {
+        } else if (!inside && outside) {
           stop = row < 0 ? std::min<int64_t>(0, end) : end;
         }
         RowsTransfer transfer;
@@ -510,8 +510,8 @@ std::pair<int64_t, int64_t> rows_inside(const RowsImage& in, const RowsImage& ou
     if (first_image + pass.image >= in.picture().images || top >= out.picture().rows) continue;
     const int64_t under = top * window.stride[0] - window.pad[0];
     inside.first = std::min(inside.first, std::max<int64_t>(0, -under));
-    inside.second =
-        std::max(inside.second, std::min(window.rows_under(pass.rows), in.picture().rows - under));
+    inside.second = std::max(inside.second, std::min(window.rows_under(pass.rows),
+                                                     ceil_div(in.picture().rows, window.row_step) - under));
   }
   return inside;
 }

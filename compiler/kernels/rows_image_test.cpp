@@ -57,6 +57,43 @@ TEST(RowsImage, ImagesDealtToGroups) {
   EXPECT_EQ(rows.first_of(1), std::pair(int64_t{0}, int64_t{128}));
 }
 
+/// Windows of one row with a stride: the rows between come nowhere.
+TEST(RowsImage, RowsPassedOverStay) {
+  const isa::Chip chip = isa::find_chip("mncore2");
+  for (const int64_t rows : {27, 28}) {
+    const RowsImage in(*picture_of(0, {1, 64, rows, 28}, 1), {}, chip);
+    const RowsImage out(*picture_of(1, {1, 64, 14, 14}, 1), {}, chip);
+    RowsWindow window;
+    window.stride = {1, 2};
+    window.row_step = 2;
+    RowsPass pass;
+    pass.pass_rows = pass.rows = pass.region_rows = out.rows();
+    RowsTransfer zeros;
+    zeros.stream = 1;
+    EXPECT_EQ(rows_inside(in, out, window, pass, chip), std::pair(int64_t{0}, int64_t{2}));
+    const int64_t part = isa::round_up(in.part_lw(), isa::kMvUnitLw);
+    std::set<std::pair<int, int64_t>> made;
+    for (const RowsTransfer& transfer : window_transfers(in, out, window, pass, zeros, chip)) {
+      ASSERT_EQ(transfer.count, in.row_lw());
+      EXPECT_EQ(transfer.stream, -1);
+      const int64_t number = transfer.l2bm / in.row_lw();
+      for (int l2b = 0; l2b < chip.l2b_count(); ++l2b) {
+        if (transfer.l2b >= 0 && transfer.l2b != l2b) continue;
+        // The last L2B has nothing to do.
+        if (out.first_of(l2b).second >= 14) continue;
+        const int64_t row = 2 * (out.first_of(l2b).second + number);
+        const int from = transfer.group < 0
+                             ? l2b
+                             : transfer.group * chip.l2b_per_group + static_cast<int>(transfer.dram / part);
+        EXPECT_EQ(from, in.l2b_of(0, 0, row));
+        EXPECT_EQ(transfer.group < 0 ? transfer.dram : transfer.dram % part, in.offset(0, row));
+        made.emplace(l2b, number);
+      }
+    }
+    EXPECT_EQ(made.size(), 14U);
+  }
+}
+
 TEST(RowsImage, WindowsComeInRounds) {
   const isa::Chip chip = isa::find_chip("mncore2");
   const Picture tokens = *picture_of(0, {2, 64, 256}, 2);

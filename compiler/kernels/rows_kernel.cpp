@@ -267,12 +267,14 @@ class RowsTiler : RowsContraction {
     }
     const int64_t row_blocks = s.staged.chunks * s.groups;
     const int64_t product = s.stacks_out * product_steps(s.matrices_lw, vectors);
+    // Half of what one of several passes begins with is beside the one before.
+    const int64_t fill = own_inputs && passes > 1 ? kRowsFillSteps / 2 : kRowsFillSteps;
     int64_t steps =
-        row_inputs * load_rows_steps(1, s.finish_rows, s.chunks_out, s.groups, chip_.l1b_per_l2b, 1);
+        row_inputs * load_rows_steps(1, s.finish_rows, s.chunks_out, s.groups, chip_.l1b_per_l2b, 1, fill);
     if (own_inputs) {
       // The rows of a tile are taken beside the products of the one before.
       steps += std::max(load, tiles * product) + std::min(load, tiles * product) / tiles;
-      steps += tiles * s.chunks_out * kRowsFillSteps;
+      steps += tiles * s.chunks_out * fill;
       steps += tiling.rows * row_blocks;
       if (has_epilogue())
         steps += s.chunks_out * s.finish_rows * s.groups * finish + tiling.rows * row_blocks + kRowsFillSteps;

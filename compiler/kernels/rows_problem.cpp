@@ -320,6 +320,8 @@ std::optional<RowsProblem> find_problem(const ContractLayer& whole, TensorId out
         problem.window.pad.at(way) < 0)
       return std::nullopt;
   }
+  if (problem.window.kernel[0] == 1 && problem.window.pad[0] == 0)
+    problem.window.row_step = std::exchange(problem.window.stride[0], 1);
   const auto is_inner = [](const ContractLayer::Dim& dim) { return dim.role == Role::kK && dim.extent > 1; };
   if (static_cast<size_t>(std::ranges::count_if(contract.dims, is_inner)) != inner_dims) return std::nullopt;
   if (problem.activation().fill != 0) return std::nullopt;

@@ -23,9 +23,10 @@ import zoo  # noqa: E402
 # Parameters, exact, and billions of multiply-adds, as published (torchvision's page of models). The others have no page:
 # theirs are sums over layers.
 PUBLISHED = {
-    "alexnet": (61100840, 0.714), "densenet121": (7978856, 2.834), "efficientnet_b0": (5288548, 0.386),
+    "alexnet": (61100840, 0.714), "convnext_tiny": (28589128, 4.456), "densenet121": (7978856, 2.834),
+    "efficientnet_b0": (5288548, 0.386),
     "encoder": (4 * (12 * 256 ** 2 + 13 * 256), 0.419), "encoder_base": (12 * (12 * 768 ** 2 + 13 * 768), 17.447),
-    "googlenet": (6624904, 1.498), "lenet": (61706, 0.000417), "mlp": (109386, 0.000109), "mnist_cnn": (5994, 0.000787),
+    "googlenet": (6624904, 1.498), "inception_v3": (23834568, 5.713), "lenet": (61706, 0.000417), "mlp": (109386, 0.000109), "mnist_cnn": (5994, 0.000787),
     "mobilenet_v2": (3504872, 0.301), "resnet18": (11689512, 1.814), "resnet34": (21797672, 3.664),
     "resnet50": (25557032, 4.089), "squeezenet1_1": (1235496, 0.349), "unet": (32466, 0.0383),
     "vgg11": (132863336, 7.609), "vit_b16": (86567656, 17.564),
