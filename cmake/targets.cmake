@@ -1,6 +1,7 @@
-# kodama_library(NAME [PUBLIC lib...] [PRIVATE lib...] [TESTS_APART] [SHARDS n])
+# kodama_library(NAME [PUBLIC lib...] [PRIVATE lib...] [COLD] [TESTS_APART] [SHARDS n])
 #   One static library kodama_NAME from every *.cpp of the calling folder but the *_test.cpp and
 #   *_bench.cpp, and, where there are *_test.cpp, one test program kodama_NAME_test.
+#   COLD: compiled faster, -O1 in release builds: runs and large models spend no time there.
 #   TESTS_APART: tests are never compiled together, since their helpers have the same names.
 #   SHARDS: as many CTest tests share its cases.
 #   Shared libraries (host/, python/) contain them, so all are position independent.
@@ -69,7 +70,7 @@ function(kodama_precompile target name kind)
 endfunction()
 
 function(kodama_library name)
-  cmake_parse_arguments(ARG "TESTS_APART" "SHARDS" "PUBLIC;PRIVATE" ${ARGN})
+  cmake_parse_arguments(ARG "COLD;TESTS_APART" "SHARDS" "PUBLIC;PRIVATE" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
   set(tests ${sources})
   set(benches ${sources})
@@ -81,6 +82,9 @@ function(kodama_library name)
   set_target_properties(kodama_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON
                         UNITY_BUILD ${KODAMA_UNITY} UNITY_BUILD_BATCH_SIZE 8)
   target_compile_options(kodama_${name} PRIVATE ${kodama_library_options})
+  if(ARG_COLD)
+    target_compile_options(kodama_${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+  endif()
   kodama_precompile(kodama_${name} ${name} library)
   if(tests)
     add_executable(kodama_${name}_test ${tests})

@@ -25,9 +25,10 @@ int64_t byte_count(DataType type, const Shape& shape) {
 
 class ConstantFolder {
  public:
-  ConstantFolder(onnx::ModelProto& model, int64_t limit, int64_t largest_total)
+  ConstantFolder(onnx::ModelProto& model, int64_t limit, int64_t largest_total, bool integers_only)
       : graph_(*model.mutable_graph()),
         limit_(limit),
+        integers_only_(integers_only),
         largest_total_(largest_total),
         operators_(model),
         types_(collect_types(model.graph())),
@@ -52,7 +53,7 @@ class ConstantFolder {
     bool any = false;
     for (int i = 0; i < graph_.node_size(); ++i) {
       onnx::NodeProto& node = *graph_.mutable_node(i);
-      if (is_constant_output(node)) continue;
+      if (is_constant_output(node) || (integers_only_ && !makes_integers(node))) continue;
       std::vector<Tensor> results;
       if (!fold_shape(node, results) && !evaluate(node, results)) continue;
       any = true;
@@ -80,6 +81,15 @@ class ConstantFolder {
   bool is_constant_output(const onnx::NodeProto& node) const {
     return node.op_type() == "Identity" && node.domain().empty() && outputs_.contains(node.output(0)) &&
            initializers_.contains(node.input(0));
+  }
+
+  bool makes_integers(const onnx::NodeProto& node) const {
+    return std::all_of(node.output().begin(), node.output().end(), [&](const std::string& name) {
+      const auto type = types_.find(name);
+      if (type == types_.end()) return false;
+      const auto element = static_cast<DataType>(type->second.tensor_type().elem_type());
+      return element == DataType::kInt32 || element == DataType::kInt64;
+    });
   }
 
   std::shared_ptr<const Tensor> constant(const std::string& name) {
@@ -246,6 +256,7 @@ class ConstantFolder {
 
   onnx::GraphProto& graph_;
   const int64_t limit_;
+  const bool integers_only_;
   const int64_t largest_total_;
   OperatorSets operators_;
   TypeMap types_;
@@ -394,7 +405,11 @@ std::optional<Tensor> value_of_shape(const onnx::NodeProto& node, const onnx::Ty
 }
 
 bool fold_constants(onnx::ModelProto& model, int64_t limit, int64_t total) {
-  return ConstantFolder(model, limit, total).run();
+  return ConstantFolder(model, limit, total, false).run();
+}
+
+bool fold_shapes(onnx::ModelProto& model) {
+  return ConstantFolder(model, kDefaultFoldLimit, kFoldTotal, true).run();
 }
 
 void settle_types(onnx::ModelProto& model) {

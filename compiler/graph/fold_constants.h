@@ -29,6 +29,10 @@ inline constexpr int64_t kFoldTotal = int64_t{64} << 20;
 /// may then name values that are initializers.
 bool fold_constants(onnx::ModelProto& model, int64_t limit = kDefaultFoldLimit, int64_t total = kFoldTotal);
 
+/// The same of nodes alone that make int32 or int64, as shapes and positions are: what the model has of
+/// numbers, which may be trained, stays as it is.
+bool fold_shapes(onnx::ModelProto& model);
+
 /// The value of a Shape or Size node whose operand has this type; nullopt for other nodes and open types.
 std::optional<Tensor> value_of_shape(const onnx::NodeProto& node, const onnx::TypeProto& input);
 

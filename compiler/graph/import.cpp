@@ -18,7 +18,6 @@
 #include "compiler/graph/inner_graphs.h"
 #include "compiler/graph/newer_fields.h"
 #include "compiler/graph/onnx_model.h"
-#include "compiler/graph/passes.h"
 #include "compiler/graph/upgrade.h"
 #include "compiler/graph/walk.h"
 #include "compiler/proto/tensor_proto.h"
@@ -589,10 +588,7 @@ void finish_static(onnx::ModelProto& model, const std::string& where) {
   if (opset_version(model) != kOpsetVersion) {
     // The converter's time grows with the square of the nodes, most of which may do no more than ask for
     // shapes.
-    if (fold_constants(model)) {
-      eliminate_dead(model);
-      prune_value_info(*model.mutable_graph());
-    }
+    if (fold_shapes(model)) prune_value_info(*model.mutable_graph());
     upgrade_opset(model, kOpsetVersion, where);
     name_nodes(*model.mutable_graph());
     infer_all(model, where);

@@ -158,6 +158,22 @@ TEST(FoldConstants, LargeModelsHaveMasks) {
   EXPECT_EQ(count_nodes(model, "Expand"), 0);
 }
 
+/// Only what is of integers, so that what may be trained keeps its name and shape.
+TEST(FoldConstants, ShapesAlone) {
+  auto model = parse_model(
+      "g (float[2,3] x) => (float[2,3] y) { s = Shape(x) t = Concat<axis=0>(s, one) u = Slice(t, zero, two) "
+      "v = Reshape(w, u) y = Add(x, v) }");
+  add_random(model, "w", {3, 2});
+  add_ints(model, "zero", {0});
+  add_ints(model, "one", {1});
+  add_ints(model, "two", {2});
+  model = import(model);
+  fold_shapes(model);
+  EXPECT_EQ(model.graph().node_size(), 2);
+  EXPECT_EQ(count_nodes(model, "Reshape"), 1);
+  EXPECT_EQ(model.graph().initializer_size(), 2);
+}
+
 TEST(FoldConstants, LeavesRandomAndFailingNodes) {
   auto model = parse_model(
       "g (float[2] x) => (float[2] y, int64[2] z) { r = RandomNormal<shape=[2]>() "
