@@ -31,6 +31,13 @@ size_t rows_axis(AxisOrder order) {
 /// Two pictures of a layer: what it reads at a place, and what it makes there.
 struct Edge {
   TensorId read = -1, made = -1;
+  bool has_windows = false;  ///< of rows and columns, with channels first
+  /// Whether rows and columns go along with each other, by the order of what is read and of what is made.
+  std::array<std::array<bool, 2>, 2> along = {};
+  bool is_along(AxisOrder of_read, AxisOrder of_made) const {
+    return along.at(index(of_read)).at(index(of_made));
+  }
+  static size_t index(AxisOrder order) { return order == AxisOrder::kFirst ? 0 : 1; }
 };
 
 class ChannelsFirst {
@@ -39,6 +46,7 @@ class ChannelsFirst {
 
   /// Whether any tensor has its axes in another order now.
   bool run() {
+    find_edges();
     label();
     std::set<TensorId> moved = moved_tensors();
     if (moved.empty()) return false;
@@ -113,29 +121,33 @@ class ChannelsFirst {
     return false;
   }
 
-  template <typename Visit>
-  void for_each_edge(Visit&& visit) const {
+  void find_edges() {
+    constexpr std::array<AxisOrder, 2> kOrders = {AxisOrder::kFirst, AxisOrder::kLast};
     for (const Layer& layer : graph_.layers) {
       if (!is_affine(layer) || layer.outputs.size() != 1 || !is_picture(layer.outputs[0])) continue;
       const AffineMap made = result_map(layer);
       const Shape extents = space(layer);
+      const bool has_kernel = layer.kind() == LayerKind::kContract || layer.kind() == LayerKind::kReduce;
       for (const TensorAccess* access : layer_accesses(layer)) {
-        // Accesses of an epilogue are over its results alone.
         if (!is_picture(access->tensor)) continue;
-        AffineMap read = access->map.extended(0, extents.size() - access->map.dims());
-        visit(Edge{access->tensor, layer.outputs[0]}, read, made, extents, layer);
+        // Accesses of an epilogue are over its results alone.
+        const AffineMap read = access->map.extended(0, extents.size() - access->map.dims());
+        Edge edge{access->tensor, layer.outputs[0], has_kernel && has_windows(read, made, extents)};
+        for (const AxisOrder of_read : kOrders) {
+          for (const AxisOrder of_made : kOrders)
+            edge.along.at(Edge::index(of_read)).at(Edge::index(of_made)) =
+                is_along(read, of_read, made, of_made, extents);
+        }
+        edges_.push_back(edge);
       }
     }
   }
 
-  /// From layers with windows on, along rows and columns.
+  /// From layers with windows on, along rows and columns, there and back.
   void label() {
-    for_each_edge([&](const Edge& edge, const AffineMap& read, const AffineMap& made, const Shape& extents,
-                      const Layer& layer) {
-      const bool has_kernel = layer.kind() == LayerKind::kContract || layer.kind() == LayerKind::kReduce;
-      if (has_kernel && has_windows(read, made, extents))
-        order(edge.read) = order(edge.made) = AxisOrder::kFirst;
-    });
+    for (const Edge& edge : edges_) {
+      if (edge.has_windows) order(edge.read) = order(edge.made) = AxisOrder::kFirst;
+    }
     for (bool changed = true; changed;) {
       changed = false;
       const auto set = [&](TensorId id, AxisOrder to) {
@@ -143,17 +155,17 @@ class ChannelsFirst {
         order(id) = to;
         changed = true;
       };
-      for_each_edge([&](const Edge& edge, const AffineMap& read, const AffineMap& made, const Shape& extents,
-                        const Layer&) {
+      const auto visit = [&](const Edge& edge) {
         for (const AxisOrder other : {AxisOrder::kFirst, AxisOrder::kLast}) {
           if (const AxisOrder from = order(edge.read);
-              from != AxisOrder::kUnknown && is_along(read, from, made, other, extents))
+              from != AxisOrder::kUnknown && edge.is_along(from, other))
             set(edge.made, other);
-          if (const AxisOrder to = order(edge.made);
-              to != AxisOrder::kUnknown && is_along(read, other, made, to, extents))
+          if (const AxisOrder to = order(edge.made); to != AxisOrder::kUnknown && edge.is_along(other, to))
             set(edge.read, other);
         }
-      });
+      };
+      std::ranges::for_each(edges_, visit);
+      std::for_each(edges_.rbegin(), edges_.rend(), visit);
     }
   }
 
@@ -190,12 +202,11 @@ class ChannelsFirst {
     };
     const auto is_movable = [&](TensorId id) { return can[static_cast<size_t>(id)]; };
     std::vector<std::pair<TensorId, int64_t>> gains;  // of the tensor's group, if it moves
-    for_each_edge([&](const Edge& edge, const AffineMap& read, const AffineMap& made, const Shape& extents,
-                      const Layer&) {
+    for (const Edge& edge : edges_) {
       const AxisOrder of_read = order(edge.read), of_made = order(edge.made);
       if (of_read == AxisOrder::kUnknown || of_made == AxisOrder::kUnknown ||
-          !is_along(read, of_read, made, of_made, extents))
-        return;
+          !edge.is_along(of_read, of_made))
+        continue;
       if (is_movable(edge.read) && is_movable(edge.made)) {
         leader[static_cast<size_t>(find(edge.read))] = find(edge.made);
       } else if (is_movable(edge.read) || is_movable(edge.made)) {
@@ -203,7 +214,7 @@ class ChannelsFirst {
         gains.emplace_back(is_movable(edge.read) ? edge.read : edge.made,
                            of_read == of_made ? -elements : elements);
       }
-    });
+    }
     std::map<TensorId, int64_t> gain_of;
     for (const auto& [id, gain] : gains) gain_of[find(id)] += gain;
     std::set<TensorId> moved;
@@ -325,7 +336,8 @@ class ChannelsFirst {
   }
 
   LayerGraph& graph_;
-  std::vector<AxisOrder> orders_;
+  std::vector<Edge> edges_;
+  std::vector<AxisOrder> orders_;  ///< by tensor
 };
 
 }  // namespace
