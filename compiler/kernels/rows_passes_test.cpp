@@ -1,4 +1,5 @@
 /// Kernels on images of rows, divided into passes: of many images, and how long these are said to take.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include "compiler/kernels/builtin_kernels.h"
 #include "compiler/kernels/kernel_test_util.h"
 #include "compiler/kernels/rows_division.h"
+#include "compiler/kernels/rows_problem.h"
 #include "compiler/layers/interpreter.h"
 #include "compiler/lowering/lowering.h"
 #include "compiler/lowering/lowering_test_util.h"
@@ -52,6 +54,23 @@ TEST(RowsPasses, ManyImages) {
               map_rows_kernel(), 1e-6);
   check_layer("g (float[40,32,4,8] x) => (float[40,32,1,1] y) { y = GlobalAveragePool(x) }",
               reduce_rows_kernel(), 1e-5);
+}
+
+/// Of windows of one row, those between don't come; of others they are read.
+TEST(RowsPasses, WindowsOfOneRowPassOverRows) {
+  for (const int kernel : {1, 3}) {
+    const std::string text = fmt::format(
+        "g (float[1,32,9,16] x, float[32,32,{0},{0}] w) => (float[1,32,5,8] y) "
+        "{{ y = Conv<strides = [2,2], pads = [{1},{1},{1},{1}]>(x, w) }}",
+        kernel, kernel / 2);
+    check_layer(text, contract_rows_kernel(), 1e-3);
+    const LayerGraph graph = lower_to_layers(import_model(testing::parse_model(text), {}, "test"));
+    const Layer& layer = graph.layers[0];
+    const auto problem = rows_problem(std::get<ContractLayer>(layer.body), layer.outputs[0], graph, 0);
+    ASSERT_TRUE(problem);
+    EXPECT_EQ(problem->window.row_step, kernel == 1 ? 2 : 1);
+    EXPECT_EQ(problem->window.stride[0], kernel == 1 ? 1 : 2);
+  }
 }
 
 TEST(RowsPasses, ALayerOfInputsAlone) {

@@ -44,12 +44,11 @@ class ChannelsFirst {
  public:
   explicit ChannelsFirst(LayerGraph& graph) : graph_(graph), orders_(graph.tensors.size()) {}
 
-  /// Whether any tensor has its axes in another order now.
-  bool run() {
+  void run() {
     find_edges();
     label();
-    std::set<TensorId> moved = moved_tensors();
-    if (moved.empty()) return false;
+    const std::set<TensorId> moved = moved_tensors();
+    if (moved.empty()) return;
     FreshNames names;
     for (const LayerTensor& tensor : graph_.tensors) names.reserve(tensor.name);
     for (const TensorId id : moved) {
@@ -59,7 +58,6 @@ class ChannelsFirst {
     }
     drop_identities(moved);
     drop_unused_tensors(graph_);
-    return true;
   }
 
  private:
@@ -73,24 +71,10 @@ class ChannelsFirst {
            layer.kind() == LayerKind::kContract || layer.kind() == LayerKind::kNormalize ||
            layer.kind() == LayerKind::kRearrange;
   }
-  /// Extents of the space over which a layer reads.
-  static Shape space(const Layer& layer) {
-    if (const auto* map = std::get_if<MapLayer>(&layer.body)) return map->extents;
-    if (const auto* normalize = std::get_if<NormalizeLayer>(&layer.body)) return normalize->extents;
-    if (const auto* rearrange = std::get_if<RearrangeLayer>(&layer.body)) return rearrange->extents;
-    if (const auto* contract = std::get_if<ContractLayer>(&layer.body)) return contract_extents(*contract);
-    const auto& reduce = std::get<ReduceLayer>(layer.body);
-    Shape all = reduce.output_extents;
-    all.insert(all.end(), reduce.reduction_extents.begin(), reduce.reduction_extents.end());
-    return all;
-  }
-  /// What a layer makes at a point: where it is.
-  static AffineMap result_map(const Layer& layer) {
+  /// Where a layer makes what it makes at a point of `dims` dims.
+  static AffineMap result_map(const Layer& layer, size_t dims) {
     if (const auto* contract = std::get_if<ContractLayer>(&layer.body)) return contract->output;
-    const size_t dims = space(layer).size();
-    AffineMap map(kPictureRank, dims);
-    for (size_t axis = 0; axis < kPictureRank; ++axis) map.set(axis, axis, 1);
-    return map;
+    return AffineMap::identity(kPictureRank).extended(0, dims - kPictureRank);
   }
   /// Whether rows and columns go along with each other, if the operand's order is `of_read`, the result's
   /// `of_made`.
@@ -125,14 +109,15 @@ class ChannelsFirst {
     constexpr std::array<AxisOrder, 2> kOrders = {AxisOrder::kFirst, AxisOrder::kLast};
     for (const Layer& layer : graph_.layers) {
       if (!is_affine(layer) || layer.outputs.size() != 1 || !is_picture(layer.outputs[0])) continue;
-      const AffineMap made = result_map(layer);
-      const Shape extents = space(layer);
       const bool has_kernel = layer.kind() == LayerKind::kContract || layer.kind() == LayerKind::kReduce;
-      for (const TensorAccess* access : layer_accesses(layer)) {
-        if (!is_picture(access->tensor)) continue;
-        // Accesses of an epilogue are over its results alone.
-        const AffineMap read = access->map.extended(0, extents.size() - access->map.dims());
-        Edge edge{access->tensor, layer.outputs[0], has_kernel && has_windows(read, made, extents)};
+      const std::vector<const TensorAccess*> accesses = layer_accesses(layer);
+      const std::vector<AccessBox> boxes = layer_access_boxes(layer);
+      for (size_t k = 0; k < accesses.size(); ++k) {
+        if (!is_picture(accesses[k]->tensor)) continue;
+        const AffineMap& read = accesses[k]->map;
+        const Shape& extents = boxes[k].end;
+        const AffineMap made = result_map(layer, extents.size());
+        Edge edge{accesses[k]->tensor, layer.outputs[0], has_kernel && has_windows(read, made, extents)};
         for (const AxisOrder of_read : kOrders) {
           for (const AxisOrder of_made : kOrders)
             edge.along.at(Edge::index(of_read)).at(Edge::index(of_made)) =
