@@ -55,14 +55,12 @@ struct Windows {
 };
 
 std::array<std::pair<int64_t, int64_t>, 3> range_of(const LoadRows& load) {
-  const int64_t stacks = load.parts * isa::ceil_div(load.chunks, load.stack);
-  return {{{load.first_chunk, load.first_chunk + stacks},
+  return {{{load.first_chunk, load.first_chunk + load.parts * load.part_places()},
            {load.first_row, load.first_row + load.rows},
            {load.first_column, load.first_column + load.columns}}};
 }
 std::array<std::pair<int64_t, int64_t>, 3> range_of(const LoadLanes& load) {
-  const int64_t stacks = load.parts * isa::ceil_div(load.chunks(), load.stack);
-  return {{{load.first_stack, load.first_stack + stacks},
+  return {{{load.first_place, load.first_place + load.parts * load.part_places()},
            {load.first_row, load.first_row + load.rows},
            {0, load.columns()}}};
 }

@@ -60,6 +60,11 @@ int channel_mask(TileLoweringContext& context, int64_t channels, const BlocksOfC
   return context.channel_masks[{channels, of_cycles}] = mask;
 }
 
+/// Whether a MAB takes two LW of a column.
+bool takes_two_lw(MatrixPrecision precision, int64_t stack) {
+  return stack > 1 || matrix_form(precision).stream_lw > 1;
+}
+
 /// Blocks of two LW that cycles bring of two columns of a chunk side by side, and of its column alone: of the
 /// MABs that take chunk `chunk` of a stack of two.
 BlocksOfCycles two_columns(int64_t chunk) {
@@ -89,8 +94,8 @@ void two_blocks(TileLoweringContext& context, int64_t l1bm, Operand to, const Bl
   context.builder.emit(Opcode::kL1bmm, Precision::kNone, {std::move(from)}, {std::move(to)}, origin);
 }
 
-/// The floats of a stack of two chunks, 2LW a column.
-Operand take_stack(TileLoweringContext& context, const BlockColumns& from, const std::string& origin) {
+/// The floats of a stack of two chunks, 2LW a column: the value that has them.
+int take_stack(TileLoweringContext& context, const BlockColumns& from, const std::string& origin) {
   MachineBuilder& builder = context.builder;
   constexpr int64_t kColumnWords = 2 * kWordsPerLong;
   const int raw = builder.value("raw", kCyclesPerStep * kColumnWords, kBlockRegisters, kColumnWords);
@@ -130,7 +135,7 @@ Operand take_stack(TileLoweringContext& context, const BlockColumns& from, const
       }
     }
   }
-  return all;
+  return raw;
 }
 
 }  // namespace
@@ -156,9 +161,9 @@ int block_mask(TileLoweringContext& context, const BlocksOfCycles& blocks) {
   return context.block_masks[blocks] = mask;
 }
 
-void make_block_masks(TileLoweringContext& context, MatrixPrecision precision, int64_t chunks,
+void make_block_masks(TileLoweringContext& context, MatrixPrecision precision, int64_t stack, int64_t chunks,
                       int64_t channels) {
-  if (matrix_form(precision).stream_lw == 1) {
+  if (!takes_two_lw(precision, stack)) {
     block_mask(context, kBlockOfCycle);
     channel_mask(context, channels, kBlockOfCycle);
     return;
@@ -166,8 +171,17 @@ void make_block_masks(TileLoweringContext& context, MatrixPrecision precision, i
   for (int64_t chunk = 0; chunk < chunks; ++chunk) block_mask(context, two_columns(chunk));
 }
 
-Operand take_blocks(TileLoweringContext& context, const BlockColumns& from, const std::string& origin) {
-  if (matrix_form(from.precision).stream_lw == 2) return take_stack(context, from, origin);
+std::vector<Operand> take_blocks(TileLoweringContext& context, const BlockColumns& from,
+                                 const std::string& origin) {
+  if (takes_two_lw(from.precision, from.stack)) {
+    const int stacked = take_stack(context, from, origin);
+    const int64_t places = stack_places(from.precision, from.stack);
+    std::vector<Operand> list;
+    for (int64_t place = 0; place < places; ++place)
+      list.push_back(MachineBuilder::operand(stacked, place * kWordsPerLong, kMostStacked * kWordsPerLong,
+                                             places == 1 ? Width::kDoubleLong : Width::kLong));
+    return list;
+  }
   MachineBuilder& builder = context.builder;
   const int raw = builder.value("raw", kCyclesPerStep * kWordsPerLong, kBlockRegisters);
   if (from.columns < kCyclesPerStep || from.channels < kChunkChannels)
@@ -177,7 +191,7 @@ Operand take_blocks(TileLoweringContext& context, const BlockColumns& from, cons
     builder.emit(Opcode::kL1bmm, Precision::kNone, {space_operand(Space::kL1bm, from.at(0, column))},
                  {masked(MachineBuilder::operand(raw, column * kWordsPerLong, 0), mask)}, origin);
   }
-  return MachineBuilder::operand(raw);
+  return {MachineBuilder::operand(raw)};
 }
 
 }  // namespace kodama::compiler

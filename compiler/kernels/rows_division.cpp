@@ -29,16 +29,16 @@ RowsDivision::RowsDivision(const Picture& in_picture, RowsSplit in_split, const 
 
 std::vector<RowsDivision::Run> RowsDivision::runs() const {
   std::vector<Run> runs;
-  int64_t stacks = 0;
+  int64_t places = 0;
   for (size_t part = 0; part < parts.size(); ++part) {
     const bool is_alike = part > 0 && parts[part].chunks() == parts[part - 1].chunks() &&
                           parts[part].row_lw() == parts[part - 1].row_lw();
     if (is_alike) {
       ++runs.back().count;
     } else {
-      runs.push_back({part, 1, stacks});
+      runs.push_back({part, 1, places});
     }
-    stacks += ceil_div(parts[part].chunks(), stack);
+    places += ceil_div(parts[part].chunks(), stack) * stack_places;
   }
   return runs;
 }
@@ -52,7 +52,7 @@ LoadRows RowsDivision::load(const Run& run, int first_stream, int64_t ways,
   load.parts = static_cast<int64_t>(run.count) * ways;
   load.part_lw = region_rows * image.row_lw();
   load.chunks = image.chunks();
-  load.first_chunk = run.first_stack * ways;
+  load.first_chunk = run.first_place * ways;
   load.stack = stack;
   load.columns = image.picture().columns;
   load.order = image.order();

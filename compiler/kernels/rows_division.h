@@ -39,21 +39,22 @@ struct RowsDivision {
   bool own_channels = false;     ///< L2Bs take their own channels alone, not all
   bool parts_in_turn = false;    ///< parts are in L2BM one after the other, not all at a time
   RowsWindow window;
-  int64_t rows = 1;         ///< of results, of an L1B in a pass
-  int64_t l1bs = 1;         ///< at work in a full pass
-  int64_t window_rows = 0;  ///< of an L1B
-  int64_t pass_rows = 0;    ///< of an L2B
-  int64_t region_rows = 0;  ///< input rows that L2BM has room for at a time, of an L2B in a pass
-  int64_t passes = 0;       ///< of an image
-  int64_t pitch = 0;        ///< columns of a window's row, padding included
-  int64_t stack = 1;        ///< chunks of the operand that are in the windows one over the other (LoadRows)
+  int64_t rows = 1;          ///< of results, of an L1B in a pass
+  int64_t l1bs = 1;          ///< at work in a full pass
+  int64_t window_rows = 0;   ///< of an L1B
+  int64_t pass_rows = 0;     ///< of an L2B
+  int64_t region_rows = 0;   ///< input rows that L2BM has room for at a time, of an L2B in a pass
+  int64_t passes = 0;        ///< of an image
+  int64_t pitch = 0;         ///< columns of a window's row, padding included
+  int64_t stack = 1;         ///< chunks of the operand that come together (LoadRows)
+  int64_t stack_places = 1;  ///< of the windows, that a stack takes
 
   /// L2Bs whose channels an L2B takes.
   int64_t ways() const { return own_channels ? 1 : in.channel_ways(); }
   /// Parts one after the other whose rows are alike, so that a LoadRows takes them all.
   struct Run {
     size_t first = 0, count = 1;  ///< parts
-    int64_t first_stack = 0;      ///< of the windows; where L2Bs have channels, of one of them
+    int64_t first_place = 0;      ///< of the windows; where L2Bs have channels, of one of them
   };
   std::vector<Run> runs() const;
   /// Of an L2B's channels, or of all where it wants those of `ways` L2Bs.

@@ -99,8 +99,8 @@ class RowsTiler : RowsContraction {
   /// Sizes that follow from a tiling.
   struct Sizes : RowsDivision {
     int64_t loading_l1bs = 0;                               ///< that have input channels
-    int64_t chunks_in = 0, stacks_in = 0;                   ///< in a PE's windows
-    int64_t matrix_stacks = 0;                              ///< of those, what a stack of results depends on
+    int64_t chunks_in = 0, places_in = 0;                   ///< in a PE's windows
+    int64_t matrix_places = 0;                              ///< of those, what a stack of results depends on
     int64_t chunks_out = 0, out_stack = 1, stacks_out = 0;  ///< of an L1B
     int64_t tile_rows = 0;                                  ///< of an L1B, whose sums are made at a time
     int64_t finish_rows = 0;                                ///< of an L1B in the epilogue, of `finish_l1bs`
@@ -137,15 +137,16 @@ class RowsTiler : RowsContraction {
     if (takes_chunks(tiling)) s.loading_l1bs = all_in / s.chunks_in;
     if (has_own_outputs(tiling)) s.l1bs = s.out.chunks() / s.chunks_out;
     s.stack = window_stack(own_inputs ? shared_chunks(s) : loaded_chunks(s));
-    s.stacks_in = ceil_div(s.chunks_in, s.stack);
+    s.stack_places = stack_places(precision_, s.stack);
+    s.places_in = window_places(s.chunks_in, s.stack);
     s.out_stack =
         result_stack(s.chunks_out, s.out.channel_ways() * (has_own_outputs(tiling) ? s.l1bs : 1) - 1);
     s.stacks_out = ceil_div(s.chunks_out, s.out_stack);
     s.groups = s.out.order().groups;
-    s.matrix_stacks = matrix_stacks(s.stacks_in);
-    s.matrices_lw = matrices_lw(s.matrix_stacks);
+    s.matrix_places = matrix_places(s.places_in);
+    s.matrices_lw = matrices_lw(s.matrix_places);
     const int64_t local = chip_.memory.lm_words / isa::kWordsPerLong - kRowsReserveLw;
-    s.windows_lw = round_up(s.stacks_in * s.window_rows * s.pitch, isa::kCyclesPerStep);
+    s.windows_lw = round_up(s.places_in * s.window_rows * s.pitch, isa::kCyclesPerStep);
     s.staged = {s.groups, s.chunks_out};
     s.tile_rows = s.finish_rows = tiling.rows;
     s.finish_l1bs = s.l1bs;
@@ -255,7 +256,7 @@ class RowsTiler : RowsContraction {
       const int64_t chunks = takes_chunks(tiling) ? s.chunks_in / parts : s.parts[run.first].chunks();
       // A step takes a column of a chunk, or as many as a vector has LW.
       load += load_rows_steps(parts, s.window_rows, chunks, s.parts[run.first].order().groups, ways,
-                              isa::kCyclesPerStep / form_.stream_lw);
+                              isa::kCyclesPerStep / std::max(s.stack, form_.stream_lw));
     }
     const int64_t vectors = s.tile_rows * s.groups;
     const int64_t tiles = ceil_div(tiling.rows, s.tile_rows);
@@ -478,8 +479,8 @@ TileProgram RowsTiler::program(const RowsTiling& tiling, const std::string& name
           product.matrices = draft.matrices;
           product.matrices_at.base = load_matrices(draft, stack, draft_sizes);
           product.windows = draft.windows;
-          product.first_stack = first_chunk(stack);
-          product.stacks = s.matrix_stacks;
+          product.first_place = first_place(stack);
+          product.places = s.matrix_places;
           product.window_rows = s.window_rows;
           product.pitch = s.pitch;
           product.kernel = problem_.window.kernel;

@@ -161,7 +161,7 @@ class LanesLoader {
     if (!op_.packed || chunk + 1 < op_.chunks()) return false;
     return column * op_.packed->lw + (chunk + 1) * kColumnLw > op_.order.groups * kColumnLw;
   }
-  /// The chunk of the buffer that a chunk is, and in which quads.
+  /// The place of the buffer that a chunk's is, and in which quads.
   std::pair<int64_t, std::vector<Side>> place_of(int64_t chunk) const {
     if (op_.side_chunks == 0) return {chunk, sides_};
     const int64_t section = chunk / op_.side_chunks;
@@ -174,18 +174,20 @@ class LanesLoader {
   void take(int64_t part, int64_t row, int64_t columns, Staged&& staged) {
     const int64_t stacks = ceil_div(op_.chunks(), op_.stack);
     for (int64_t stack = 0; stack < stacks; ++stack) {
-      const auto [place, sides] = place_of(op_.first_stack + part * stacks + stack);
-      const int64_t to = place * op_.stack_lw + (op_.first_row + row) * op_.pitch;
+      const auto [place, sides] =
+          place_of(op_.first_place + part * op_.part_places() + op_.part_places() / stacks * stack);
+      const int64_t to = place * op_.place_lw + (op_.first_row + row) * op_.pitch;
       for (const int64_t first : unit_steps(columns)) {
         const int64_t count = std::min<int64_t>(kCyclesPerStep, columns - first);
-        BlockColumns from{op_.normalize, std::min(op_.stack, op_.chunks() - stack * op_.stack), count};
+        BlockColumns from{op_.normalize, op_.stack, std::min(op_.stack, op_.chunks() - stack * op_.stack),
+                          count};
         // Of the last chunk.
         if (is_behind_line(stack * op_.stack + from.chunks - 1, first + count - 1))
           from.channels = last_words();
         from.at = [&](int64_t above, int64_t column) {
           return staged(stack * op_.stack + above, first + column);
         };
-        const Operand raw = take_blocks(context_, from, origin_);
+        const std::vector<Operand> raw = take_blocks(context_, from, origin_);
         const bool has_edges = op_.left > 0 || op_.right > 0;
         const int64_t left = has_edges ? std::clamp<int64_t>(op_.left - first, 0, kCyclesPerStep) : 0;
         const int64_t right =
@@ -200,7 +202,10 @@ class LanesLoader {
           } else if (count < kCyclesPerStep) {
             target.mask = first_cycles(count);
           }
-          emit_normalize(builder_, op_.normalize, StreamElement::kFloat, raw, target, origin_);
+          for (const Operand& each : raw) {
+            emit_normalize(builder_, op_.normalize, StreamElement::kFloat, each, target, origin_);
+            target.base += op_.place_lw * kWordsPerLong;
+          }
         }
       }
     }

@@ -70,10 +70,10 @@ class LanesTiler : RowsContraction {
     int64_t shift = 0;                      ///< as of LoadLanes
     int64_t flat_pitch = 0;                 ///< LW of a chunk's windows
     LanePlaces places = {};                 ///< of a tile
-    int64_t in_chunks = 0, in_stacks = 0;
+    int64_t in_chunks = 0, in_places = 0;
     int64_t out_sets = 0, out_stack = 1, out_stacks = 0;
     int64_t side_chunks = 0;    ///< as of LoadLanes
-    int64_t matrix_stacks = 0;  ///< of the operand, that a set of results depends on
+    int64_t matrix_places = 0;  ///< of the operand, that a set of results depends on
     int64_t tile_rows = 0;
     int64_t matrices_lw = 0;  ///< of a pair of chunks of results
     bool all_matrices = false;
@@ -106,20 +106,21 @@ class LanesTiler : RowsContraction {
     s.in_chunks = s.ways() * (problem_.in.packed ? packed_line()->chunks() : s.in.chunks());
     s.out_sets = order.chunks / order.width();
     s.stack = window_stack(loaded_chunks(s));
-    s.in_stacks = ceil_div(s.in_chunks, s.stack);
+    s.stack_places = stack_places(precision_, s.stack);
+    s.in_places = window_places(s.in_chunks, s.stack);
     s.out_stack = result_stack(s.out_sets, s.out.channel_ways() - 1);
     s.out_stacks = ceil_div(s.out_sets, s.out_stack);
-    s.matrix_stacks = matrix_stacks(s.in_stacks);
+    s.matrix_places = matrix_places(s.in_places);
     // Two chunks of results, of a section each: their quads have the inputs of theirs.
     if (has_sections() && order.width() == 2 && problem_.sections.out_chunks == 1)
-      s.side_chunks = s.matrix_stacks;
-    s.matrices_lw = matrices_lw(s.matrix_stacks);
+      s.side_chunks = s.matrix_places;
+    s.matrices_lw = matrices_lw(s.matrix_places);
     s.region_rows = std::clamp<int64_t>(chip_.memory.l2bm_lw / kLanePieces / (s.ways() * s.in_row_lw()), 1,
                                         s.region_rows);
     // Rows that are one may end within a vector; those before begin with what quads have in another place.
     s.flat_pitch = s.is_flat ? s.window_rows * s.lane_pitch + vector_places(order) + s.shift
                              : s.window_rows * s.lane_pitch;
-    s.windows_lw = round_up(s.in_stacks / (s.side_chunks > 0 ? 2 : 1) * s.flat_pitch, isa::kCyclesPerStep);
+    s.windows_lw = round_up(s.in_places / (s.side_chunks > 0 ? 2 : 1) * s.flat_pitch, isa::kCyclesPerStep);
     const int64_t most_vectors =
         chip_.memory.grf_words / isa::kWordsPerLong * 3 / 4 / (isa::kCyclesPerStep * form_.result_lw);
     // Two sets of chunks take turns in L1BM, or else all are there.
@@ -225,7 +226,7 @@ class LanesTiler : RowsContraction {
   /// else two columns of a chunk, which packed ones don't allow.
   int64_t take_chunks(const Sizes& s) const {
     const bool single = problem_.in.packed && s.in_chunks % s.stack != 0;
-    return form_.stream_lw == 1 || single ? s.in_chunks : ceil_div(s.in_chunks, form_.stream_lw);
+    return single ? s.in_chunks : ceil_div(s.in_chunks, std::max(s.stack, form_.stream_lw));
   }
   /// Columns that a lane's windows begin at.
   int64_t lane_columns_in(const RowsDivision& s) const {
@@ -327,11 +328,11 @@ TileProgram LanesTiler::program(const LanesTiling& tiling, const std::string& na
           load.last = s.last;
           load.buffer = draft.windows;
           load.stack = s.stack;
-          load.first_stack = rows.first_chunk;
+          load.first_place = rows.first_chunk;
           load.first_row = piece.first;
           load.buffer_rows = s.window_rows;
           load.pitch = s.lane_pitch;
-          load.stack_lw = s.flat_pitch;
+          load.place_lw = s.flat_pitch;
           load.shift = s.shift;
           load.side_chunks = s.side_chunks;
           load.normalize = precision_;
@@ -362,9 +363,9 @@ TileProgram LanesTiler::program(const LanesTiling& tiling, const std::string& na
           product.matrices = draft.matrices;
           product.matrices_at.base = load_matrices(draft, stack, draft_sizes);
           product.windows = draft.windows;
-          product.first_stack =
-              s.side_chunks > 0 ? stack * s.side_chunks : first_chunk(stack * s.out.order().width());
-          product.stacks = s.matrix_stacks;
+          product.first_place =
+              s.side_chunks > 0 ? stack * s.side_chunks : first_place(stack * s.out.order().width());
+          product.places = s.matrix_places;
           product.kernel = problem_.window.kernel;
           product.dilation = problem_.window.dilation;
           product.stride = problem_.window.stride;

@@ -30,7 +30,7 @@ namespace {
 constexpr int kFirstRowsTag = 16;
 constexpr int kRowsTags = 40;
 /// Operations of a block at most, where loops allow less: the scheduler's time grows with them.
-constexpr int64_t kBlockOperations = 320;
+constexpr int64_t kBlockOperations = 1600;
 /// The same for rows that are loaded. Without a loop, steps that take an L2B's own rows and those that take
 /// others' are different ones, so that its own may stay in L2BM where the layer before made them.
 constexpr int64_t kUnrolledRows = 2400;
@@ -241,7 +241,7 @@ class RowsLoader {
         origin_("load " + context.program.streams[static_cast<size_t>(op.stream)].name) {
     // Not in loops.
     if (op.normalize && op.form != RowsForm::kMatrixColumns)
-      make_block_masks(context, *op.normalize, std::min(op.stack, op.chunks), op.last_channels);
+      make_block_masks(context, *op.normalize, op.stack, std::min(op.stack, op.chunks), op.last_channels);
     for (size_t b = 0; b < op.l1b_at.size(); ++b) {
       const auto is_same = [&](const Takers& takers) { return takers.at == op.l1b_at[b]; };
       const auto known = std::ranges::find_if(takers_, is_same);
@@ -375,15 +375,15 @@ class RowsLoader {
       }
       return;
     }
-    const int64_t stacks = ceil_div(op_.chunks, op_.stack);
     for (int64_t chunk = first_chunk; chunk < first_chunk + chunks; chunk += op_.stack) {
+      const int64_t place = op_.part_places() / ceil_div(op_.chunks, op_.stack) * (chunk / op_.stack);
       for (int64_t group = 0; group < op_.order.groups; ++group) {
         if (op_.form == RowsForm::kMatrixRows) {
-          own_blocks(part, staged, chunk, group, matrix_target(chunk / op_.stack, op_.first_row + j));
+          own_blocks(part, staged, chunk, group, matrix_target(place, op_.first_row + j));
           continue;
         }
         const int64_t to =
-            ((op_.first_chunk + part * stacks + chunk / op_.stack) * op_.buffer_rows + op_.first_row + j) *
+            ((op_.first_chunk + part * op_.part_places() + place) * op_.buffer_rows + op_.first_row + j) *
                 op_.pitch +
             op_.first_column + group;
         Operand target = MachineBuilder::operand(buffer_, to * kWordsPerLong,
@@ -412,15 +412,18 @@ class RowsLoader {
                   mab_masks_[static_cast<size_t>(row / 2 % kBlocksPerChunk)]);
   }
 
-  /// Four columns of the stack that begins with a chunk.
+  /// Four columns of the stack that begins with a chunk, its first place to `target`.
   void own_blocks(int64_t part, int64_t staged, int64_t chunk, int64_t group, const Operand& target) {
-    BlockColumns from{*op_.normalize, std::min(op_.stack, op_.chunks - chunk)};
+    BlockColumns from{*op_.normalize, op_.stack, std::min(op_.stack, op_.chunks - chunk)};
     if (part + 1 == op_.parts && chunk + from.chunks == op_.chunks) from.channels = op_.last_channels;
     from.at = [&](int64_t above, int64_t column) {
       return staged + staged_order_.at(chunk + above, group) + column * kColumnLw;
     };
-    emit_normalize(builder_, *op_.normalize, StreamElement::kFloat, take_blocks(context_, from, origin_),
-                   target, origin_);
+    Operand to = target;
+    for (const Operand& place : take_blocks(context_, from, origin_)) {
+      emit_normalize(builder_, *op_.normalize, StreamElement::kFloat, place, to, origin_);
+      to.base += op_.buffer_rows * op_.pitch * kWordsPerLong;
+    }
   }
 
   /// Eight columns of a chunk, the block of every quad: as rows of a matrix that is read by columns.
@@ -486,7 +489,7 @@ class WindowProductLowering {
 
   void run() {
     // Digits of a matrix' number, the last fastest; those at the end are unrolled as far as a block allows.
-    const std::array<int64_t, 3> extents = {op_.stacks, op_.kernel[0], op_.kernel[1]};
+    const std::array<int64_t, 3> extents = {op_.places, op_.kernel[0], op_.kernel[1]};
     const std::array<int64_t, 3> window = {op_.window_rows * op_.pitch, op_.dilation[0] * op_.pitch,
                                            op_.dilation[1]};
     const int64_t vectors = form_.products * (op_.rows * std::ssize(op_.starts) + form_.write_steps);
@@ -508,7 +511,7 @@ class WindowProductLowering {
     if (!is_first_)
       lower_fill(context_,
                  {op_.sums, {}, op_.rows * std::ssize(op_.starts) * kCyclesPerStep * form_.result_lw, 0});
-    int64_t matrix_unit = op_.stacks * op_.kernel[0] * op_.kernel[1];
+    int64_t matrix_unit = op_.places * op_.kernel[0] * op_.kernel[1];
     for (size_t digit = 0; digit < extents.size(); ++digit) {
       matrix_unit /= extents.at(digit);
       const int64_t count = extents.at(digit) / unrolled.at(digit);
@@ -522,12 +525,12 @@ class WindowProductLowering {
       int64_t matrix, window;
     };
     std::vector<Position> list;
-    for (int64_t stack = 0; stack < unrolled[0]; ++stack) {
+    for (int64_t place = 0; place < unrolled[0]; ++place) {
       for (int64_t kh = 0; kh < unrolled[1]; ++kh) {
         for (int64_t kw = 0; kw < unrolled[2]; ++kw) {
           for (int64_t word = 0; word < form_.products; ++word)
-            list.push_back({((stack * op_.kernel[0] + kh) * op_.kernel[1] + kw) * matrix_words + word,
-                            (stack * window[0] + kh * window[1] + kw * window[2]) * kWordsPerLong + word});
+            list.push_back({((place * op_.kernel[0] + kh) * op_.kernel[1] + kw) * matrix_words + word,
+                            (place * window[0] + kh * window[1] + kw * window[2]) * kWordsPerLong + word});
         }
       }
     }
@@ -565,7 +568,7 @@ class WindowProductLowering {
       for (const int64_t first : op_.starts) {
         const Operand vector = builder_.operand_at(
             windows_, {},
-            words + ((op_.first_stack * op_.window_rows + (op_.first_row + row) * op_.stride[0]) * op_.pitch +
+            words + ((op_.first_place * op_.window_rows + (op_.first_row + row) * op_.stride[0]) * op_.pitch +
                      op_.first_column + first * op_.stride[1]) *
                         kWordsPerLong,
             static_cast<int32_t>(op_.step * op_.stride[1] * kWordsPerLong),

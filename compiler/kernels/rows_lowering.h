@@ -29,16 +29,18 @@ int block_mask(TileLoweringContext& context, const BlocksOfCycles& blocks);
 /// Up to four columns of the chunks of a stack: `at(chunk, column)` is where L1BM has one.
 struct BlockColumns {
   MatrixPrecision precision = MatrixPrecision::kGFloat;
+  int64_t stack = 1;  ///< chunks that there may be in one
   int64_t chunks = 1, columns = isa::kCyclesPerStep;
   int64_t channels = kChunkChannels;  ///< of the last chunk; the others become 0
   std::function<int64_t(int64_t chunk, int64_t column)> at = {};
 };
-/// The floats of them that every MAB has to normalize (emit_normalize): 0 where the stack has no chunk, and
-/// behind the last column.
-isa::Operand take_blocks(TileLoweringContext& context, const BlockColumns& from, const std::string& origin);
+/// The floats of them that every MAB has to normalize (emit_normalize), for each place of the stack: 0 where
+/// it has no chunk, and behind the last column.
+std::vector<isa::Operand> take_blocks(TileLoweringContext& context, const BlockColumns& from,
+                                      const std::string& origin);
 /// The masks that this takes where four columns of each of up to `chunks` chunks stand side by side, to be
 /// made outside of loops.
-void make_block_masks(TileLoweringContext& context, MatrixPrecision precision, int64_t chunks,
+void make_block_masks(TileLoweringContext& context, MatrixPrecision precision, int64_t stack, int64_t chunks,
                       int64_t channels);
 /// What l1bmr4 adds up of a vector's sums.
 isa::Operand sums_of_vector(int sums, const StackedSums& of, int64_t vector);

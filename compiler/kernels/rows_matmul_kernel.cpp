@@ -566,7 +566,7 @@ TileProgram MatmulTiler::program(const MatmulTiling& tiling, const std::string& 
           product.matrices = matrices;
           product.matrices_at.base = chunk * inner * form_.rows;
           product.windows = windows;
-          product.stacks = inner;
+          product.places = inner;
           product.window_rows = product.rows = tiling.rows;
           product.pitch = isa::kCyclesPerStep;
           product.sums = sums;

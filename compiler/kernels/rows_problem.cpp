@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 #include <tuple>
 
@@ -423,9 +424,15 @@ std::vector<int64_t> RowsContraction::loaded_chunks(const RowsDivision& s) const
 }
 
 int64_t RowsContraction::window_stack(const std::vector<int64_t>& loaded) const {
-  if (has_sections()) return 1;
-  const auto is_whole = [&](int64_t chunks) { return chunks % form_.stream_lw == 0; };
-  return std::all_of(loaded.begin(), loaded.end() - 1, is_whole) ? form_.stream_lw : 1;
+  const bool is_one_vector = form_.stream_lw == kMostStacked;
+  if (has_sections() && (is_one_vector || problem_.sections.in_chunks % kMostStacked != 0)) return 1;
+  const auto is_whole = [](int64_t chunks) { return chunks % kMostStacked == 0; };
+  if (!std::all_of(loaded.begin(), loaded.end() - 1, is_whole)) return 1;
+  // A place without channels in eight.
+  constexpr int64_t kFew = 7;
+  const bool is_worth_it = is_one_vector || is_whole(loaded.back()) ||
+                           std::accumulate(loaded.begin(), loaded.end(), int64_t{0}) >= kFew;
+  return is_worth_it ? kMostStacked : 1;
 }
 
 int64_t RowsContraction::result_stack(int64_t chunks, int64_t others) const {
@@ -440,10 +447,12 @@ std::vector<Factor> RowsContraction::result_chunk_factors(int64_t chunks, int64_
 std::vector<std::vector<Factor>> RowsContraction::in_channel_factors(int64_t l1bs, int64_t chunks,
                                                                      int64_t stack) const {
   // A LW has two channels of every block of eight of a vector.
+  const int64_t places = stack_places(precision_, stack);
   const int64_t together = form_.inner_per_lw / (isa::kPePerMab * isa::kWordsPerLong);
-  const int64_t mabs = kBlocksPerChunk / together;
+  const int64_t mabs = kBlocksPerChunk / together / places;
   std::vector<Factor> blocks = {{mabs, Level::kMab, 1}, {together, Level::kWord, isa::kWordsPerLong}};
-  std::vector<Factor> of_chunks = {{isa::ceil_div(chunks, stack), Level::kAddress, matrices_lw(1)},
+  if (places > 1) blocks.insert(blocks.begin() + 1, {places, Level::kAddress, matrices_lw(1)});
+  std::vector<Factor> of_chunks = {{isa::ceil_div(chunks, stack), Level::kAddress, matrices_lw(places)},
                                    {stack, Level::kMab, mabs}};
   if (l1bs > 1) of_chunks.insert(of_chunks.begin(), {l1bs, Level::kL1b, 1});
   if (problem_.matrix.ins.size() > 1) {

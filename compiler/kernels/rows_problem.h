@@ -74,13 +74,13 @@ class RowsContraction {
   bool has_sections() const { return problem_.sections.count > 1; }
   /// Whether every L2B can have what its results depend on: all channels, or whole sections.
   bool can_take(RowsSplit in, RowsSplit out) const;
-  /// Stacks of the operand's chunks that a chunk of results depends on, of so many that an L1B or a pair has;
-  /// with sections, chunks stand alone.
-  int64_t matrix_stacks(int64_t stacks_in) const {
-    return has_sections() ? problem_.sections.in_chunks : stacks_in;
+  /// Places of the operand's chunks that a chunk of results depends on, of so many that an L1B or a pair has:
+  /// with sections, as many as chunks.
+  int64_t matrix_places(int64_t places_in) const {
+    return has_sections() ? problem_.sections.in_chunks : places_in;
   }
   /// The first of those of chunk `chunk` of an L1B's or a pair's results.
-  int64_t first_chunk(int64_t chunk) const {
+  int64_t first_place(int64_t chunk) const {
     return has_sections() ? chunk / problem_.sections.out_chunks * problem_.sections.in_chunks : 0;
   }
 
@@ -91,18 +91,22 @@ class RowsContraction {
   std::vector<RowsTransfer> input_transfers(const RowsDivision& s, size_t part, int64_t image, int64_t pass,
                                             const RowsPiece& piece, int64_t zeros, int zero_stream) const;
 
-  /// Chunks of which a vector of windows has a block each, as many as there are in one (LoadRows). `loaded`:
-  /// chunks that come together, in their order, to all L1Bs. 1 where others would be alone in a stack, or of
-  /// another section.
+  /// Chunks that come together (LoadRows). `loaded`: those that do so one after the other, in their order, to
+  /// all L1Bs. 1 where others would be alone in a stack, or of another section; for vectors of one chunk also
+  /// where the last one of few would, as its second place costs products.
   int64_t window_stack(const std::vector<int64_t>& loaded) const;
+  /// Places of windows that `chunks` chunks take.
+  int64_t window_places(int64_t chunks, int64_t stack) const {
+    return isa::ceil_div(chunks, stack) * stack_places(precision_, stack);
+  }
   /// What comes together where L1Bs have all channels.
   std::vector<int64_t> loaded_chunks(const RowsDivision& s) const;
   /// Chunks of results, or sets of them, of which a matrix has eight rows each: of `chunks` that somebody
   /// makes, where `others` have others. 1 where they may be of two sections.
   int64_t result_stack(int64_t chunks, int64_t others) const;
   /// LW of a PE's matrices for a stack of results.
-  int64_t matrices_lw(int64_t window_stacks) const {
-    return window_stacks * problem_.window.kernel[0] * problem_.window.kernel[1] * form_.rows;
+  int64_t matrices_lw(int64_t window_places) const {
+    return window_places * problem_.window.kernel[0] * problem_.window.kernel[1] * form_.rows;
   }
   /// The compiler packs them as the matrix unit takes them.
   StreamElement matrix_element() const {

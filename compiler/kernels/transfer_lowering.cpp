@@ -86,6 +86,9 @@ namespace {
 constexpr const char* kTransferLoweringPart = "transfer lowering";
 /// Transfers at least this long hide their start-up well enough that cutting them into several chunks pays.
 constexpr int64_t kMinimumOverlapLw = 2048;
+/// A chunk takes so much of L2BM at most. Where layers leave little of it, large ones would have room for one
+/// at a time, and its transfer and its steps would take turns.
+constexpr int64_t kL2bmParts = 16;
 /// Operations of one portion, the unit of a chunk's inner loop: enough to fill the distances between the
 /// levels with each other's steps.
 constexpr int64_t kPortionOperations = 48;
@@ -99,23 +102,28 @@ struct Cutting {
   int64_t portion = 0;  ///< numbers of one iteration inside a chunk
   int64_t whole = 0;    ///< whole chunks
   int64_t rest = 0;     ///< numbers after them
-  int64_t l2bm_quarter = 0;
+  int64_t l2bm_part = 0;
   int64_t l1bm_half = 0;
 };
 
 Cutting cut(const Transport& transport, int64_t count, int64_t numbers_per_group, const isa::Chip& chip) {
   Cutting cutting;
-  cutting.l2bm_quarter = chip.memory.l2bm_lw / 4 / isa::kL2bmBlockLw * isa::kL2bmBlockLw;
   cutting.l1bm_half = chip.memory.l1bm_lw / 2 / isa::kL2bmBlockLw * isa::kL2bmBlockLw;
   const int64_t unit = std::lcm(transport.granule(), numbers_per_group);
-  const int64_t fits = std::min(cutting.l2bm_quarter / transport.l2bm_lw_per_number(),
+  const auto blocks = [&](int64_t parts) {
+    return chip.memory.l2bm_lw / parts / isa::kL2bmBlockLw * isa::kL2bmBlockLw;
+  };
+  const int64_t most = blocks(4);  // two chunks for either direction
+  cutting.l2bm_part = std::min(
+      most, std::max(blocks(kL2bmParts), round_up(unit * transport.l2bm_lw_per_number(), isa::kL2bmBlockLw)));
+  const int64_t fits = std::min(cutting.l2bm_part / transport.l2bm_lw_per_number(),
                                 cutting.l1bm_half / transport.l1bm_lw_per_number()) /
                        unit * unit;
   if (fits == 0) {
     throw isa::UnsupportedError(
         fmt::format("chip {}: a transfer of {} numbers ({}) doesn't fit a quarter of L2BM ({} LW) and half "
                     "of L1BM ({} LW)",
-                    chip.name, unit, transport.to_string(), cutting.l2bm_quarter, cutting.l1bm_half));
+                    chip.name, unit, transport.to_string(), most, cutting.l1bm_half));
   }
   const int64_t worth =
       std::max(round_up((count + 3) / 4, unit),
@@ -215,7 +223,7 @@ class Mover {
   int64_t numbers_of(int64_t chunk) const { return chunk < cutting_.whole ? cutting_.chunk : cutting_.rest; }
   int64_t staged(int64_t numbers) const { return round_up(numbers, transport_.granule()); }
   int64_t l2bm_base(int64_t half) const {
-    return beside_at_.value_or(((to_chip_ ? 0 : 2) + half) * cutting_.l2bm_quarter);
+    return beside_at_.value_or(((to_chip_ ? 0 : 2) + half) * cutting_.l2bm_part);
   }
   /// Others take what they load from L1BM's begin on.
   int64_t l1bm_base() const {
@@ -454,8 +462,8 @@ int64_t move_cycles(const Transport& transport, int64_t numbers, bool to_chip, b
   const int64_t step_cycles =
       isa::kCyclesPerStep * std::max(turns * l1bm_lw / l2bm_step_lw(transport),
                                      isa::ceil_div(numbers, isa::kCyclesPerStep * (twofold ? 2 : 1)));
-  const int64_t chunk_cycles = mv_cycles(cutting.chunk);
-  const int64_t transfer = cutting.whole * chunk_cycles + mv_cycles(cutting.rest);
+  // The start-up of all chunks but the first runs beside the one before.
+  const int64_t transfer = mv_cycles(numbers);
   const int64_t chunks = cutting.whole + (cutting.rest > 0 ? 1 : 0);
   constexpr int64_t kPipelineFill = 6 * isa::kCyclesPerStep;
   if (exposed < 1)

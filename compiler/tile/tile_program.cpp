@@ -280,8 +280,7 @@ class Verifier {
     }
   }
   void stack(std::string_view what, int64_t chunks, std::optional<MatrixPrecision> precision) const {
-    require(chunks > 0 && chunks <= (precision ? matrix_form(*precision).stream_lw : 1),
-            "{}: stacks of {} chunks", what, chunks);
+    require(chunks > 0 && chunks <= (precision ? kMostStacked : 1), "{}: stacks of {} chunks", what, chunks);
   }
   void node(const LoadRows& op) const {
     transfers("load rows", op.stream, op.transfers);
@@ -308,7 +307,7 @@ class Verifier {
             "load rows: columns {} to {} of {}", op.first_column, op.first_column + op.columns, op.pitch);
     require(op.first_chunk >= 0, "load rows: to chunk {}", op.first_chunk);
     stack("load rows", op.stack, op.normalize);
-    const int64_t chunks = op.first_chunk + op.parts * isa::ceil_div(op.chunks, op.stack);
+    const int64_t chunks = op.first_chunk + op.parts * op.part_places();
     if (op.form == RowsForm::kVectors) {
       buffer_range("load rows", op.buffer, {}, chunks * op.buffer_rows * op.pitch);
       return;
@@ -328,9 +327,9 @@ class Verifier {
   void node(const WindowProduct& op) const {
     const int64_t kernel = op.kernel[0] * op.kernel[1];
     buffer_range("window product matrices", op.matrices, op.matrices_at,
-                 op.stacks * kernel * matrix_form(op.precision).rows);
+                 op.places * kernel * matrix_form(op.precision).rows);
     buffer_range("window product windows", op.windows, {},
-                 (op.first_stack + op.stacks) * op.window_rows * op.pitch);
+                 (op.first_place + op.places) * op.window_rows * op.pitch);
     require(op.first_row >= 0 &&
                 (op.first_row + op.rows - 1) * op.stride[0] + (op.kernel[0] - 1) * op.dilation[0] <
                     op.window_rows,
@@ -421,15 +420,15 @@ class Verifier {
     const int64_t last =
         op.l2bm + (op.parts - 1) * op.part_lw + op.rows * op.order.lw() + isa::kCyclesPerStep * kUnitLw;
     require(op.l2bm >= 0 && last <= chip_.memory.l2bm_lw, "load lanes: up to {} of L2BM", last);
-    require(op.first_row >= 0 && op.first_row + op.rows <= op.buffer_rows && op.first_stack >= 0,
+    require(op.first_row >= 0 && op.first_row + op.rows <= op.buffer_rows && op.first_place >= 0,
             "load lanes: rows {} to {} of {}", op.first_row, op.first_row + op.rows, op.buffer_rows);
     stack("load lanes", op.stack, op.normalize);
-    const int64_t stacks = op.first_stack + op.parts * isa::ceil_div(chunks, op.stack);
+    const int64_t places = op.first_place + op.parts * op.part_places();
     require(op.side_chunks == 0 ||
-                (op.side_chunks > 0 && op.shift == 0 && op.stack == 1 && stacks % (2 * op.side_chunks) == 0),
-            "load lanes: {} chunks of sides in {}, shifted by {}", op.side_chunks, stacks, op.shift);
-    buffer_range("load lanes", op.buffer, {}, stacks / (op.side_chunks > 0 ? 2 : 1) * op.stack_lw);
-    require(op.stack_lw >= op.buffer_rows * op.pitch, "load lanes: stacks of {} LW", op.stack_lw);
+                (op.side_chunks > 0 && op.shift == 0 && op.stack == 1 && places % (2 * op.side_chunks) == 0),
+            "load lanes: {} chunks of sides in {}, shifted by {}", op.side_chunks, places, op.shift);
+    buffer_range("load lanes", op.buffer, {}, places / (op.side_chunks > 0 ? 2 : 1) * op.place_lw);
+    require(op.place_lw >= op.buffer_rows * op.pitch, "load lanes: places of {} LW", op.place_lw);
   }
   void node(const LoadColumns& op) const {
     transfers("load columns", op.stream, op.transfers);
@@ -770,12 +769,12 @@ class Printer {
   }
   void node(const WindowProduct& op) {
     line(
-        "window product {} = {} * {} ({}: {} stacks{}, kernel {}, dilation {}, stride {}, {} rows from {} "
+        "window product {} = {} * {} ({}: {} places{}, kernel {}, dilation {}, stride {}, {} rows from {} "
         "on, "
         "columns {} by {})",
         buffer(op.sums, {}), buffer(op.matrices, op.matrices_at), buffer(op.windows, {}),
-        matrix_precision_name(op.precision), op.stacks,
-        op.first_stack > 0 ? fmt::format(" from {} on", op.first_stack) : "", fmt::join(op.kernel, " x "),
+        matrix_precision_name(op.precision), op.places,
+        op.first_place > 0 ? fmt::format(" from {} on", op.first_place) : "", fmt::join(op.kernel, " x "),
         fmt::join(op.dilation, " x "), fmt::join(op.stride, " x "), op.rows, op.first_row,
         fmt::join(op.starts, " "), op.step);
   }
@@ -810,7 +809,7 @@ class Printer {
         "load lanes {} from row {}{} <- {}: {} rows of {} x {} chunks x {} + {} + {} columns, {} in the "
         "last{}",
         buffer(op.buffer, {}), op.first_row,
-        op.first_stack > 0 ? fmt::format(" of stack {}", op.first_stack) : "", stream(op.stream, {}), op.rows,
+        op.first_place > 0 ? fmt::format(" of place {}", op.first_place) : "", stream(op.stream, {}), op.rows,
         op.parts, op.chunks(), op.left, op.columns() - op.left - op.right, op.right, op.last,
         (op.packed ? fmt::format(", packed {} LW apart", op.packed->lw) : "") +
             (op.shift > 0 ? fmt::format(", shifted by {}", op.shift) : "") +

@@ -193,6 +193,12 @@ struct MatrixForm {
   std::vector<layout::Factor> inner_factors_of(StreamElement element) const;
 };
 const MatrixForm& matrix_form(MatrixPrecision precision);
+/// Chunks of an image of rows whose blocks a step may bring together (LoadRows).
+inline constexpr int64_t kMostStacked = 2;
+/// Operand LW of a column of a stack of `stack` chunks.
+inline int64_t stack_places(MatrixPrecision precision, int64_t stack) {
+  return isa::ceil_div(stack, matrix_form(precision).stream_lw);
+}
 /// out[i] = expr(inputs[k][i]) for every LW (two floats) of the range; of a single input, expr(inputs[k][0]).
 struct MapTile {
   ScalarExpr expr;
@@ -326,10 +332,12 @@ enum class RowsForm : uint8_t {
 /// first begins l1b_at[b] LW behind `l2bm`: other rows or chunks; without l1b_at all take the same.
 /// L2BM has `parts` parts one after the other, each `part_lw` LW, whose rows are in `order`, and of which
 /// `chunks` chunks are taken. With `normalize` they become block floats, a part's chunks in *stacks* of
-/// `stack` for which the buffer has one place: MAB m takes block m % 4, of those that the matrix unit's
-/// vectors make of a stack (of 8 channels, at half precision of 16). So the MABs of a quad share the
-/// channels, and add up later. Without, it takes block m / 4 as floats. What is behind the last of `columns`
-/// columns isn't written.
+/// `stack`: the MABs of a quad share the channels, and add up later. Of a chunk by itself, MAB m takes block
+/// m % 4. Of two, two blocks: 0 and 1 of the first, 2 and 3 of it, 0 and 1 of the second, 2 and 3, as l1bmm
+/// brings twice as much where each MAB takes two LW in a row. At half precision they are one vector, else
+/// two, for which the buffer has a *place* each (stack_places), as a chunk's by itself. Without `normalize` a
+/// MAB takes block m / 4 as floats, and a chunk is a place. What is behind the last of `columns` columns
+/// isn't written.
 struct LoadRows {
   int stream = -1;
   std::vector<RowsTransfer> transfers;
@@ -340,19 +348,23 @@ struct LoadRows {
   int64_t rows = 1;
   std::vector<int64_t> l1b_at = {};
   int buffer = -1;
-  int64_t first_chunk = 0;                 ///< of the buffer; its stack with `normalize`
+  int64_t first_chunk = 0;                 ///< place of the buffer
   int64_t first_row = 0, buffer_rows = 1;  ///< where the rows are among those of the buffer
   int64_t pitch = 0, first_column = 0;     ///< columns of a row of the buffer, and where column 0 is in it
   std::optional<MatrixPrecision> normalize = std::nullopt;
   RowsForm form = RowsForm::kVectors;
   // With `normalize`:
-  int64_t stack = 1;                            ///< chunks, as many as MatrixForm::stream_lw at most
+  int64_t stack = 1;                            ///< chunks, kMostStacked at most
   int64_t last_channels = kBlocksPerChunk * 8;  ///< of the last chunk; the others become 0
   int64_t last_columns = isa::kCyclesPerStep;   ///< of the last row of kMatrixColumns; the others become 0
+  /// Of the buffer, for a part.
+  int64_t part_places() const {
+    return isa::ceil_div(chunks, stack) * (normalize ? stack_places(*normalize, stack) : 1);
+  }
   bool operator==(const LoadRows&) const = default;
 };
-/// sums[row][vector] = matrices * windows: for every stack of chunks and position of the kernel one matrix of
-/// `matrices` [stack][kernel rows][kernel columns][R rows], whose vectors are the columns of the window
+/// sums[row][vector] = matrices * windows: for every place of chunks and position of the kernel one matrix of
+/// `matrices` [place][kernel rows][kernel columns][R rows], whose vectors are the columns of the window
 /// there. A row of results has a vector for each of `starts`: that column, and three more, `step` columns
 /// from one to the next.
 struct WindowProduct {
@@ -360,8 +372,8 @@ struct WindowProduct {
   int matrices = -1;
   TileIndex matrices_at;
   int windows = -1;         ///< buffer of a LoadRows with `normalize`
-  int64_t first_stack = 0;  ///< of the windows
-  int64_t stacks = 1, window_rows = 0, pitch = 0;
+  int64_t first_place = 0;  ///< of the windows
+  int64_t places = 1, window_rows = 0, pitch = 0;
   std::array<int64_t, 2> kernel{1, 1}, dilation{1, 1}, stride{1, 1};
   int sums = -1;
   int64_t first_row = 0;  ///< of the results that the windows have
@@ -449,7 +461,7 @@ inline int64_t step_places(const RowOrder& order) {
   return isa::kCyclesPerStep * vector_places(order);
 }
 
-/// buffer[stack][row][pitch columns] = of rows of an image, a pair's lane, between `left` columns of the lane
+/// buffer[place][row][pitch columns] = of rows of an image, a pair's lane, between `left` columns of the lane
 /// before and `right` of the one behind; what is in them outside the tensor, whose last lane has `last`
 /// columns, isn't written. Blocks are taken as by LoadRows with `normalize`. With `shift` quads 0 and 1 have
 /// every column so many columns behind where quads 2 and 3 have it. With `side_chunks`, of twice as many
@@ -476,14 +488,16 @@ struct LoadLanes {
   int64_t left = 0, right = 0, last = 1;
   int buffer = -1;
   int64_t stack = 1;        ///< chunks, as of LoadRows
-  int64_t first_stack = 0;  ///< of the buffer
+  int64_t first_place = 0;  ///< of the buffer
   int64_t first_row = 0, buffer_rows = 1;
-  int64_t pitch = 1, stack_lw = 0, shift = 0;  ///< `stack_lw` from one stack to the next in the buffer
+  int64_t pitch = 1, place_lw = 0, shift = 0;  ///< `place_lw` from one place to the next in the buffer
   int64_t side_chunks = 0;
   MatrixPrecision normalize = MatrixPrecision::kGFloat;
   std::optional<Packed> packed = std::nullopt;
   int64_t columns() const { return packed ? packed->columns : left + order.groups + right; }
   int64_t chunks() const { return packed ? packed->chunks() : order.chunks; }
+  /// Of the buffer, for a part.
+  int64_t part_places() const { return isa::ceil_div(chunks(), stack) * stack_places(normalize, stack); }
   bool operator==(const LoadLanes&) const = default;
 };
 /// Rows of results, in L1BM `row_places` places from one to the next (at least order.groups), as LoadPlaces

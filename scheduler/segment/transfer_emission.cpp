@@ -1,6 +1,9 @@
 /// The program of a segment whose transfers are scheduled.
 #include <algorithm>
+#include <array>
 #include <deque>
+#include <span>
+#include <vector>
 
 #include "isa/costs.h"
 #include "isa/error.h"
@@ -39,26 +42,38 @@ class Joiner {
     add(std::move(statement), is_mv ? Moved::kInTime : Moved::kNot);
   }
 
+  /// Whether it is a step without a wait.
+  static bool takes_wait(const Statement& statement) {
+    if (const auto* nop = std::get_if<isa::Nop>(&statement.kind))
+      return nop->count == 1 && nop->wait_tag == 0;
+    const auto* step = std::get_if<isa::Step>(&statement.kind);
+    return step != nullptr && std::ranges::none_of(step->instructions, is_wait);
+  }
   /// Puts a wait beside a step that has none; a step issues when its wait is over.
   static bool beside(Statement& statement, int tag) {
+    if (!takes_wait(statement)) return false;
     if (auto* nop = std::get_if<isa::Nop>(&statement.kind)) {
-      if (nop->count != 1 || nop->wait_tag > 0) return false;
       nop->wait_tag = static_cast<int8_t>(tag);
       return true;
     }
-    auto* step = std::get_if<isa::Step>(&statement.kind);
-    if (step == nullptr || std::ranges::any_of(step->instructions, is_wait)) return false;
     Instruction wait;
     wait.opcode = isa::Opcode::kWait;
     wait.tag = static_cast<int8_t>(tag);
-    step->instructions.push_back(std::move(wait));
+    std::get<isa::Step>(statement.kind).instructions.push_back(std::move(wait));
     return true;
   }
 
-  /// Beside the last step, where there is one and no MV would wait, too.
-  void wait(int tag) {
-    if (last_step_ && beside(statements[*last_step_], tag)) return;
-    add({isa::Nop{1, static_cast<int8_t>(tag)}, 0});
+  /// Waits, the first of them for what was issued first. Each beside one of the last steps, in their order,
+  /// where no MV would wait, too: of waits behind each other none takes a step then, and what comes behind
+  /// isn't later, since every step waits for no more than the steps behind it would.
+  void wait(std::span<const int> tags) {
+    std::vector<size_t> steps;
+    for (size_t k = free_steps_.size(); k-- > 0 && steps.size() < tags.size();) {
+      if (takes_wait(statements[free_steps_[k]])) steps.push_back(free_steps_[k]);
+    }
+    const size_t beside_steps = steps.size();
+    for (size_t k = 0; k < beside_steps; ++k) beside(statements[steps[beside_steps - 1 - k]], tags[k]);
+    for (const int tag : tags.subspan(beside_steps)) add({isa::Nop{1, static_cast<int8_t>(tag)}, 0});
   }
 
  private:
@@ -133,7 +148,7 @@ class Joiner {
       }
     }
     if (missing == 0) return;
-    last_step_ = statements.size();
+    free_steps_.push_back(statements.size());
     statements.push_back({isa::Nop{missing, 0}, 0});
     time_ += missing;
   }
@@ -152,10 +167,9 @@ class Joiner {
     const bool is_mark = std::holds_alternative<isa::RegionMark>(statement.kind);
     const bool is_close = moved == Moved::kInTime || (!is_mark && time_ < trusted_from_);
     if (is_close || moved == Moved::kInL2bm) keep_distance(statement, !is_close);
-    if (is_mv) {
-      last_step_.reset();
-    } else if (!is_mark) {
-      last_step_ = statements.size();
+    if (is_mv || std::holds_alternative<isa::Loop>(statement.kind)) free_steps_.clear();
+    if (!is_mv && !is_mark) {
+      free_steps_.push_back(statements.size());
       time_ += isa::count(statement).steps;
       recent_.push_back({time_, statements.size(), {}});
       while (recent_.front().end < time_ - window_) recent_.pop_front();
@@ -168,7 +182,7 @@ class Joiner {
   int64_t time_ = 0;
   int64_t trusted_from_ = 0;
   std::deque<Recent> recent_;
-  std::optional<size_t> last_step_;  ///< number of the last statement, if it is a step and no MV is behind it
+  std::vector<size_t> free_steps_;  ///< statements behind the last MV and the last loop
 };
 class Emitter {
  public:
@@ -228,15 +242,13 @@ class Emitter {
       return meets;
     });
     if (!tags.empty()) joiner_.distrust();
-    for (size_t k = 0; k < tags.size(); ++k) {
-      free_tags_.push_back(tags[k]);
-      const bool is_last = k + 1 == tags.size();
-      if (!is_last || step == nullptr || !Joiner::beside(*step, tags[k])) joiner_.wait(tags[k]);
-    }
+    free_tags_.insert(free_tags_.end(), tags.begin(), tags.end());
+    if (!tags.empty() && step != nullptr && Joiner::beside(*step, tags.back())) tags.pop_back();
+    joiner_.wait(tags);
   }
   void finish_first() {
     joiner_.distrust();
-    joiner_.wait(in_flight_.front().tag);
+    joiner_.wait(std::array{in_flight_.front().tag});
     free_tags_.push_back(in_flight_.front().tag);
     in_flight_.erase(in_flight_.begin());
   }
@@ -406,7 +418,7 @@ ScheduledParts join_parts(ScheduledParts first, ScheduledParts second, const isa
     isa::check_internal(std::holds_alternative<isa::RegionMark>(joiner.statements.back().kind),
                         kTransferScheduling, "a segment doesn't end with a region");
     joiner.statements.pop_back();
-    for (const int tag : open) joiner.wait(tag);
+    joiner.wait(std::vector<int>(open.begin(), open.end()));
     joiner.end_region();
   }
   joiner.distrust();
