@@ -18,7 +18,7 @@ using isa::Width;
 namespace {
 
 constexpr const char* kContractLoweringPart = "contract lowering";
-/// Operations that one iteration of a fill has.
+/// Operations that one iteration of a fill has, where it takes more than kStraightOperations.
 constexpr int64_t kFillUnroll = 4;
 /// Column groups (matrix operations on one block) of one iteration at most, and matrix operations that an
 /// iteration should have at least, so that its ends cost little.
@@ -79,7 +79,8 @@ void lower_fill(TileLoweringContext& context, const FillTile& op) {
   const int64_t words_per_step = isa::kCyclesPerStep * isa::words(width);
 
   std::vector<int64_t> loops;
-  unrolled(builder, op.count * isa::kWordsPerLong / words_per_step, kFillUnroll, loops,
+  const int64_t steps = op.count * isa::kWordsPerLong / words_per_step;
+  unrolled(builder, steps, steps <= kStraightOperations ? steps : kFillUnroll, loops,
            [&](int64_t first, int64_t count) {
              std::vector<int64_t> inner(loops);
              for (int64_t& stride : inner) stride *= words_per_step;

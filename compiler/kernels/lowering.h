@@ -84,6 +84,9 @@ class MachineBuilder {
   std::vector<std::pair<uint64_t, int>> long_constants_;
 };
 
+/// A fill or a copy of so many operations has no loop, so that it stands beside what comes before and behind.
+inline constexpr int64_t kStraightOperations = 192;
+
 /// imm of a 32-bit integer.
 isa::Instruction integer_immediate(uint32_t payload, isa::Operand to);
 

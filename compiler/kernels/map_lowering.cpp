@@ -68,8 +68,10 @@ void lower_map(TileLoweringContext& context, const MapTile& op) {
   bool in_place = false;
   for (const MapTile::Input& input : op.inputs) in_place |= input.buffer == op.out;
 
+  const int64_t all = op.count / kLwPerVector;
+  const bool is_short_copy = op.expr == ScalarExpr::identity() && all <= kStraightOperations;
   for_each_vector(
-      builder, op.count / kLwPerVector, unroll_factor(op.expr),
+      builder, all, is_short_copy ? all : unroll_factor(op.expr),
       [&](int64_t offset, int64_t vectors, const std::vector<int64_t>& strides) {
         for (int64_t v = 0; v < vectors; ++v) {
           const int64_t at = offset + v * kWordsPerVector;

@@ -564,8 +564,6 @@ RowsContraction::Draft RowsContraction::draft(const std::string& name,
     draft.add(LoadTile{stream, {}, draft.inputs.back().buffer, {}, count});
   }
   if (sizes.fills_windows) draft.add(FillTile{draft.windows, {}, sizes.windows_lw, 0});
-  if (sizes.all_matrices)
-    draft.add(LoadTile{draft.weight_stream, {}, draft.matrices, {}, kept, precision_, {}, matrix_element()});
   const layout::Transport& road = placements[static_cast<size_t>(draft.weight_stream)].transport;
   draft.zeros = road.part_offset(isa::round_up(sizes.sets * sizes.matrices_lw, road.granule()));
   return draft;
@@ -586,7 +584,13 @@ int64_t RowsContraction::room_cycles(int64_t windows_lw) const {
 }
 
 int64_t RowsContraction::load_matrices(Draft& draft, int64_t set, const DraftSizes& sizes) const {
-  if (sizes.all_matrices) return set * sizes.matrices_lw;
+  if (sizes.all_matrices) {
+    if (!std::exchange(draft.has_matrices, true)) {
+      const int64_t all = sizes.sets * sizes.matrices_lw;
+      draft.add(LoadTile{draft.weight_stream, {}, draft.matrices, {}, all, precision_, {}, matrix_element()});
+    }
+    return set * sizes.matrices_lw;
+  }
   TileIndex from;
   from.base = set * sizes.matrices_lw;
   draft.add(LoadTile{

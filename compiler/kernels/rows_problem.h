@@ -157,6 +157,7 @@ class RowsContraction {
     TileProgram program;
     int window_stream = 0, weight_stream = 0, first_input = 0, result_stream = 0;
     int matrices = -1, windows = -1, sums = -1;
+    bool has_matrices = false;  ///< all of them, once they are wanted
     std::vector<RowsInput> inputs;
     int64_t zeros = 0;  ///< where they are in the weights' stream
     int buffer(std::string buffer_name, int64_t lw, scheduler::HomeSet homes) {
@@ -173,7 +174,8 @@ class RowsContraction {
   /// Cycles that a layer's windows cost others: as constants that stay have words that no layer writes, the
   /// few layers with large windows decide how many those are.
   int64_t room_cycles(int64_t windows_lw) const;
-  /// Where a set's matrices are in their buffer, to which they come now if not all have room.
+  /// Where a set's matrices are in their buffer, to which they come now: all of them the first time, behind
+  /// the first rows, so that products needn't wait for the last, or else the set's if not all have room.
   int64_t load_matrices(Draft& draft, int64_t set, const DraftSizes& sizes) const;
 
   RowsProblem problem_;

@@ -249,7 +249,7 @@ class Mover {
 
   void wait(int64_t half) {
     for (int k = 0; k < mvs_per_chunk_; ++k) {
-      builder_.emit_wait(tag_of(to_chip_, half, chip_) + k, origin_, beside_at_.has_value());
+      builder_.emit_wait(tag_of(to_chip_, half, chip_) + k, origin_, to_chip_);
     }
   }
 
