@@ -48,7 +48,7 @@ TileProgram product_stage(const std::string& name, int64_t image, int64_t result
   WindowProduct product;
   product.matrices = 0;
   product.windows = 1;
-  product.stacks = kChunks;
+  product.places = kChunks;
   product.window_rows = product.rows = kRows;
   product.pitch = kColumns;
   product.sums = 2;
@@ -174,7 +174,7 @@ TEST_F(KeepWindows, TheVerifierFindsDamage) {
   damaged([&] { after_[1].buffers[1].address_lw -= 2; });
   damaged([&] { after_[0].body.erase(after_[0].body.begin() + 1); });
   damaged([&] { std::get<LoadRows>(after_[0].body[1].kind).transfers[0].dram += 64; });
-  damaged([&] { std::get<WindowProduct>(after_[1].body[0].kind).stacks = 1; });
+  damaged([&] { std::get<WindowProduct>(after_[1].body[0].kind).places = 1; });
   damaged([&] { after_[1].body.pop_back(); });
   damaged([&] { before_[1].streams[0].dram_address = after_[1].streams[0].dram_address = 8192; });
 }

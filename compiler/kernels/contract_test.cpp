@@ -525,7 +525,7 @@ TEST(Rows, PackedLanes) {
 /// Stacks of chunks: whole ones, single chunks, some that are not full.
 TEST(Rows, Precisions) {
   uint32_t seed = 160;
-  for (const MatrixPrecision precision : {MatrixPrecision::kHalf, MatrixPrecision::kFloat}) {
+  for (const auto precision : {MatrixPrecision::kHalf, MatrixPrecision::kFloat, MatrixPrecision::kGFloat}) {
     const auto check = [&](const Case& layer, const char* wanted, size_t least = 1,
                            const std::vector<int64_t>& parts = {}) {
       SCOPED_TRACE(wanted);
@@ -535,6 +535,7 @@ TEST(Rows, Precisions) {
     check(conv({1, 1, 96, 96, 9, 7, 1, 1, 1, 0}), "L1B rows");
     check(conv_and_add({1, 1, 37, 160, 1, 4, 1, 1, 1, 0}), "L1B channels");
     check(conv_and_add({2, 1, 128, 32, 9, 7, 3, 1, 1, 1}), "L1B input channels");
+    check(conv({1, 1, 220, 64, 5, 14, 1, 1, 1, 0}), "");
     check(conv({1, 1, 512, 96, 3, 4, 3, 1, 1, 1}), "L1B input channels");
     check(conv_and_add({1, 1, 64, 128, 5, 14, 3, 1, 1, 1}), "lanes");
     check(conv_and_add({1, 1, 40, 128, 5, 14, 1, 1, 1, 0}), "lanes");

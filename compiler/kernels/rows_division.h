@@ -214,6 +214,7 @@ struct RowsOption {
   RowsSplit in, out;
   int64_t cycles = 0;
   Candidate candidate;
+  bool is_packed = false;  ///< the operand, another image of it
 };
 
 }  // namespace kodama::compiler

@@ -431,7 +431,8 @@ std::vector<RowsOption> lanes_options(const RowsProblem& problem, const isa::Chi
   const auto add = [&](const RowsProblem& which) {
     const auto tiler = std::make_shared<const LanesTiler>(which, chip, precision);
     for (const LanesTiling& tiling : tiler->tilings())
-      options.push_back({tiling.in, tiling.out, tiling.cycles, rows_candidate(tiler, tiling, name)});
+      options.push_back({tiling.in, tiling.out, tiling.cycles, rows_candidate(tiler, tiling, name),
+                         which.in.packed.has_value()});
   };
   // Packed it is faster, but who makes the operand makes rows as they are.
   if (const std::optional<RowsProblem> packed = packed_problem(problem)) add(*packed);

@@ -86,8 +86,9 @@ namespace {
 constexpr const char* kTransferLoweringPart = "transfer lowering";
 /// Transfers at least this long hide their start-up well enough that cutting them into several chunks pays.
 constexpr int64_t kMinimumOverlapLw = 2048;
-/// A chunk takes so much of L2BM at most. Where layers leave little of it, large ones would have room for one
-/// at a time, and its transfer and its steps would take turns.
+/// A chunk takes so much of L2BM at most, a quarter where there would be more than kUnrolledPairs pairs.
+/// Where layers leave little of L2BM, large ones would have room for one at a time, and its transfer and its
+/// steps would take turns.
 constexpr int64_t kL2bmParts = 16;
 /// Operations of one portion, the unit of a chunk's inner loop: enough to fill the distances between the
 /// levels with each other's steps.
@@ -114,8 +115,12 @@ Cutting cut(const Transport& transport, int64_t count, int64_t numbers_per_group
     return chip.memory.l2bm_lw / parts / isa::kL2bmBlockLw * isa::kL2bmBlockLw;
   };
   const int64_t most = blocks(4);  // two chunks for either direction
-  cutting.l2bm_part = std::min(
-      most, std::max(blocks(kL2bmParts), round_up(unit * transport.l2bm_lw_per_number(), isa::kL2bmBlockLw)));
+  const int64_t part = blocks(kL2bmParts);
+  const bool are_many = count * transport.l2bm_lw_per_number() > 2 * kUnrolledPairs * part;
+  cutting.l2bm_part =
+      are_many ? most
+               : std::min(most,
+                          std::max(part, round_up(unit * transport.l2bm_lw_per_number(), isa::kL2bmBlockLw)));
   const int64_t fits = std::min(cutting.l2bm_part / transport.l2bm_lw_per_number(),
                                 cutting.l1bm_half / transport.l1bm_lw_per_number()) /
                        unit * unit;
@@ -442,19 +447,15 @@ constexpr double kExposedShareOfAll = 1;
 int64_t move_cycles(const Transport& transport, int64_t numbers, bool to_chip, bool normalize,
                     const isa::Chip& chip, double exposed = 1) {
   if (numbers == 0) return 0;
-  const Cutting cutting = cut(transport, numbers, isa::kCyclesPerStep, chip);
-  const auto mv_cycles = [&](int64_t count) {
-    if (count == 0) return int64_t{0};
-    const int64_t lw = round_up(count, transport.granule()) * transport.l2bm_lw_per_number();
-    int64_t cycles = 0;
-    for (const isa::Instruction& mv :
-         mv_instructions(transport, to_chip, lw, space_operand(Space::kDram, 0), 0, 0, 1, chip)) {
-      // The start-up of a chunk's second transfer runs beside the first.
-      cycles += isa::transfer_cycles(mv, chip) - (cycles > 0 ? chip.transfer.startup_cycles : 0);
-    }
-    return cycles;
-  };
-  const int64_t l1bm_lw = round_up(numbers, transport.granule()) * transport.l1bm_lw_per_number();
+  const int64_t all_numbers = round_up(numbers, transport.granule());
+  const int64_t l2bm_lw = all_numbers * transport.l2bm_lw_per_number();
+  const int64_t l1bm_lw = all_numbers * transport.l1bm_lw_per_number();
+  int64_t transfer = 0;
+  for (const isa::Instruction& mv :
+       mv_instructions(transport, to_chip, l2bm_lw, space_operand(Space::kDram, 0), 0, 0, 1, chip)) {
+    // The start-up of the second transfer runs beside the first.
+    transfer += isa::transfer_cycles(mv, chip) - (transfer > 0 ? chip.transfer.startup_cycles : 0);
+  }
   // l1bmm takes two numbers per cycle, where they needn't be normalized.
   const bool twofold = to_chip && !normalize && transport.mab_mode() == MabMode::kBroadcastMab;
   // One half of the L1Bs after the other.
@@ -462,13 +463,14 @@ int64_t move_cycles(const Transport& transport, int64_t numbers, bool to_chip, b
   const int64_t step_cycles =
       isa::kCyclesPerStep * std::max(turns * l1bm_lw / l2bm_step_lw(transport),
                                      isa::ceil_div(numbers, isa::kCyclesPerStep * (twofold ? 2 : 1)));
-  // The start-up of all chunks but the first runs beside the one before.
-  const int64_t transfer = mv_cycles(numbers);
-  const int64_t chunks = cutting.whole + (cutting.rest > 0 ? 1 : 0);
   constexpr int64_t kPipelineFill = 6 * isa::kCyclesPerStep;
+  // The start-up of all chunks but the first runs beside the one before.
   if (exposed < 1)
     return step_cycles + static_cast<int64_t>(exposed * static_cast<double>(transfer)) + kPipelineFill;
-  return std::max(transfer + step_cycles / chunks, step_cycles + transfer / chunks) + kPipelineFill;
+  // Transfers and steps beside each other, as if in as large chunks as there may be.
+  const int64_t chunks = isa::ceil_div(l2bm_lw, chip.memory.l2bm_lw / 4);
+  const int64_t all = transfer + (chunks - 1) * chip.transfer.startup_cycles;
+  return std::max(all + step_cycles / chunks, step_cycles + all / chunks) + kPipelineFill;
 }
 
 }  // namespace

@@ -697,6 +697,25 @@ TEST_F(Programs, LoopsWithTransfersKeepTheirWaits) {
   }
 }
 
+TEST_F(Programs, WaitsStandBesideStepsThatHaveNone) {
+  // Of three waits, one stands beside what needs the transfers, two beside the last steps before it.
+  const ProgramPart loads = part("loads", R"(mvp/n512i01 $d0 $lc0@.0
+mvp/n512i02 $d512 $lc0@.1
+mvp/n512i03 $d1024 $lc512@.0
+lpassa $lm0v $ln0v
+lpassa $lm8v $ln8v
+lpassa $lm16v $ln16v
+nop; wait i01
+nop; wait i02
+nop; wait i03
+l2bmd $lc256 $lb0
+l2bmd $lc512 $lb64
+)");
+  const ScheduledParts scheduled = schedule({loads}, "prefetch");
+  EXPECT_EQ(isa::count(scheduled.program).steps, 5) << text(scheduled);
+  EXPECT_EQ(text(scheduled).find("nop"), std::string::npos) << text(scheduled);
+}
+
 TEST_F(Programs, StepsKeepTheirDistanceOverTransfers) {
   // What is loaded comes to a place that was just written, as there is no other: a distance that nobody had
   // to keep in the part as it was, and a transfer takes no step.

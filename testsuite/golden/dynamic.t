@@ -137,7 +137,7 @@ Statistics, traces and comparisons of layers have every region that ran:
   layers of main 1: 2 compared with the CPU reference, the worst is 'r': max abs 0.00e+00, over largest magnitude 0.00e+00
   layers of main 2: 4 compared with the CPU reference, the worst is 'found': max abs 0.00e+00, over largest magnitude 0.00e+00
     main 1                                15          2624  34.7 %   0.0 %  148 waiting for transfers, 883 data from the host, 783 data to the host, 750 launches by the host
-    main 2                               461          4942  65.3 %   2.1 %  648 waiting for transfers, 851 data from the host, 849 data to the host, 750 launches by the host
+    main 2                               460          4938  65.3 %   2.1 %  648 waiting for transfers, 851 data from the host, 849 data to the host, 750 launches by the host
   $ run models/loop.onnx --input x=models/x.npy --input m=models/three.npy --check-layers --stats | grep -e '^layers' -e '^  body of .steps. 1  *[0-9]'
   layers of body of 'steps' 1: 4 compared with the CPU reference, the worst is 'next': max abs 2.39e-05, over largest magnitude 2.39e-05
     body of 'steps' 1                    345          8784  100.0 %   4.6 %  300 waiting for transfers, 2505 data from the host, 2349 data to the host, 2250 launches by the host

@@ -5,11 +5,11 @@ Inferences in flight: while the chip computes one, the next one's data come and 
   $ kodama run mnist8.onnx --repeat 6 --pipeline --classes --json row.json | grep -v 'wall time'
   wrote row.json
   6 inferences, 2 in flight:
-  latency of one alone                    6234 cycles     0.0083 ms
-  latency in the row, at most             9627 cycles     0.0128 ms
-  from one to the next                    3393 cycles     0.0045 ms  221043 inferences per second
-  one takes of the chip                   3168 cycles     0.0042 ms
-  of the link to it                       1126 cycles     0.0015 ms
+  latency of one alone                    6242 cycles     0.0083 ms
+  latency in the row, at most             9641 cycles     0.0129 ms
+  from one to the next                    3399 cycles     0.0045 ms  220653 inferences per second
+  one takes of the chip                   3176 cycles     0.0042 ms
+  of the link to it                       1083 cycles     0.0014 ms
   of the link from it                      122 cycles     0.0002 ms
   the slower of link and chip is the chip: the row reaches 93.4 % of it
   outputs of all 6 inferences: the same bits as one by one

@@ -154,7 +154,7 @@ Between kernels, tensors stay on the chip. Relayouts change their layouts there;
   the problem's bound: 3 cycles (products 2, vector operations 1, DRAM 3 for weights that don't stay in the PEs, inputs and outputs)
   chip tiny, gfloat precision: 174 steps, 1359 chip cycles of which 663 wait for transfers, 1857 host link cycles
   a run, constants on the chip:   3966 cycles, 0.005 ms at 750 MHz, 17.4 kB of DRAM traffic
-  the first, sending constants:   5289 cycles, 0.007 ms at 750 MHz, 18.4 kB of DRAM traffic (10.2 kB, 1175 link cycles; 148 chip cycles to bring weights to the PEs)
+  the first, sending constants:   5281 cycles, 0.007 ms at 750 MHz, 18.4 kB of DRAM traffic (10.2 kB, 1175 link cycles; 140 chip cycles to bring weights to the PEs)
   of that the host:               2607 cycles: data to the chip 1057, from it 800, launches 750, its layers 0
   its data occupy the DRAMs for   71 cycles of 2 interfaces
   move       cycles  DRAM  ratio  from                                                                                                      to

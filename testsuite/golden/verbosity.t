@@ -43,7 +43,7 @@ Tables of layers and of Moves, with what their columns say:
   0
   [1]
   $ kodama run mnist.onnx --chip tiny | grep lists
-  planner pbqp: 5 relayouts on the chip take 5935 of 9821 chip cycles (60 %), 0 layout changes by the host; --moves lists them
+  planner pbqp: 5 relayouts on the chip take 5935 of 9789 chip cycles (61 %), 0 layout changes by the host; --moves lists them
 
 Nothing but errors, what failed, and what was asked for:
 
