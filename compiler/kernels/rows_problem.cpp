@@ -428,7 +428,7 @@ int64_t RowsContraction::window_stack(const std::vector<int64_t>& loaded) const 
   if (has_sections() && (is_one_vector || problem_.sections.in_chunks % kMostStacked != 0)) return 1;
   const auto is_whole = [](int64_t chunks) { return chunks % kMostStacked == 0; };
   if (!std::all_of(loaded.begin(), loaded.end() - 1, is_whole)) return 1;
-  // A place without channels in eight.
+  // Of seven chunks, a place of eight has no channels.
   constexpr int64_t kFew = 7;
   const bool is_worth_it = is_one_vector || is_whole(loaded.back()) ||
                            std::accumulate(loaded.begin(), loaded.end(), int64_t{0}) >= kFew;
@@ -446,8 +446,8 @@ std::vector<Factor> RowsContraction::result_chunk_factors(int64_t chunks, int64_
 
 std::vector<std::vector<Factor>> RowsContraction::in_channel_factors(int64_t l1bs, int64_t chunks,
                                                                      int64_t stack) const {
-  // A LW has two channels of every block of eight of a vector.
   const int64_t places = stack_places(precision_, stack);
+  // A LW has two channels of every block of eight of a vector.
   const int64_t together = form_.inner_per_lw / (isa::kPePerMab * isa::kWordsPerLong);
   const int64_t mabs = kBlocksPerChunk / together / places;
   std::vector<Factor> blocks = {{mabs, Level::kMab, 1}, {together, Level::kWord, isa::kWordsPerLong}};

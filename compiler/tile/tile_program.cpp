@@ -424,9 +424,8 @@ class Verifier {
             "load lanes: rows {} to {} of {}", op.first_row, op.first_row + op.rows, op.buffer_rows);
     stack("load lanes", op.stack, op.normalize);
     const int64_t places = op.first_place + op.parts * op.part_places();
-    require(op.side_chunks == 0 ||
-                (op.side_chunks > 0 && op.side_chunks % op.stack == 0 && op.shift == 0 &&
-                 places % (2 * op.side_chunks) == 0),
+    require(op.side_chunks == 0 || (op.side_chunks > 0 && op.side_chunks % op.stack == 0 && op.shift == 0 &&
+                                    places % (2 * op.side_chunks) == 0),
             "load lanes: {} chunks of sides in {}, shifted by {}", op.side_chunks, places, op.shift);
     buffer_range("load lanes", op.buffer, {}, places / (op.side_chunks > 0 ? 2 : 1) * op.place_lw);
     require(op.place_lw >= op.buffer_rows * op.pitch, "load lanes: places of {} LW", op.place_lw);

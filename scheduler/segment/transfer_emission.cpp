@@ -64,11 +64,14 @@ class Joiner {
   }
 
   /// Waits, the first of them for what was issued first. Each beside one of the last steps, in their order,
-  /// where no MV would wait, too: of waits behind each other none takes a step then, and what comes behind
-  /// isn't later, since every step waits for no more than the steps behind it would.
+  /// where no MV would wait, too: of waits behind each other none takes a step then. Beside as many steps as
+  /// there are waits, nothing behind them is later, as the one for the last transfer is beside the last step;
+  /// a few steps further back, as some have a wait, it is by these few.
   void wait(std::span<const int> tags) {
+    constexpr size_t kReach = 16;
+    const size_t seen = std::min(free_steps_.size(), tags.size() + kReach);
     std::vector<size_t> steps;
-    for (size_t k = free_steps_.size(); k-- > 0 && steps.size() < tags.size();) {
+    for (size_t k = free_steps_.size(); k-- > free_steps_.size() - seen && steps.size() < tags.size();) {
       if (takes_wait(statements[free_steps_[k]])) steps.push_back(free_steps_[k]);
     }
     const size_t beside_steps = steps.size();
