@@ -174,8 +174,7 @@ class LanesLoader {
   void take(int64_t part, int64_t row, int64_t columns, Staged&& staged) {
     const int64_t stacks = ceil_div(op_.chunks(), op_.stack);
     for (int64_t stack = 0; stack < stacks; ++stack) {
-      const auto [place, sides] =
-          place_of(op_.first_place + part * op_.part_places() + op_.part_places() / stacks * stack);
+      const auto [place, sides] = place_of(op_.first_place + part * op_.part_places() + stack * op_.places());
       const int64_t to = place * op_.place_lw + (op_.first_row + row) * op_.pitch;
       for (const int64_t first : unit_steps(columns)) {
         const int64_t count = std::min<int64_t>(kCyclesPerStep, columns - first);

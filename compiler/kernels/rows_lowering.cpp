@@ -376,7 +376,7 @@ class RowsLoader {
       return;
     }
     for (int64_t chunk = first_chunk; chunk < first_chunk + chunks; chunk += op_.stack) {
-      const int64_t place = op_.part_places() / ceil_div(op_.chunks, op_.stack) * (chunk / op_.stack);
+      const int64_t place = chunk / op_.stack * op_.places();
       for (int64_t group = 0; group < op_.order.groups; ++group) {
         if (op_.form == RowsForm::kMatrixRows) {
           own_blocks(part, staged, chunk, group, matrix_target(place, op_.first_row + j));

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "compiler/kernels/builtin_kernels.h"
@@ -112,6 +113,80 @@ TEST(RowsPasses, OfManyImagesEachTakesNoLonger) {
   ASSERT_GT(some, 0);
   EXPECT_LE(many, 4 * some);
   EXPECT_GT(many, 2 * some);
+}
+
+/// A convolution of pictures of `size` rows and columns on mncore2, that leaves their size.
+std::vector<Candidate> convolution(int channels, int results, int kernel, int size) {
+  const std::string pad = std::to_string(kernel / 2);
+  const onnx::ModelProto model =
+      import_model(testing::parse_model(
+                       fmt::format("g (float[1,{0},{3},{3}] x, float[{1},{0},{2},{2}] w) => "
+                                   "(float[1,{1},{3},{3}] y) {{ y = Conv<pads = [{4},{4},{4},{4}]>(x, w) }}",
+                                   channels, results, kernel, size, pad)),
+                   {}, "test");
+  const LayerGraph graph = lower_to_layers(model);
+  return contract_rows_kernel().run(graph.layers[0], graph, isa::find_chip("mncore2"), {});
+}
+/// Single chunks, too, and an odd number of them. No product comes before all matrices are on their way.
+TEST(RowsPasses, ChunksComeTwoAtATimeAndMatricesBehindThem) {
+  for (const auto& [channels, stack] :
+       {std::pair(64, 2), std::pair(96, 1), std::pair(224, 2), std::pair(32, 1)}) {
+    size_t loads = 0;
+    for (const Candidate& candidate : convolution(channels, 64, 1, 28)) {
+      // Of operands in L2Bs' channels, chunks come by ones.
+      if (candidate.description.find("L1B lanes") == std::string::npos ||
+          candidate.description.find("operand: group rows, L2B rows") == std::string::npos)
+        continue;
+      bool has_matrices = false;
+      for (const TileNode& node : candidate.emit(std::vector<int64_t>(candidate.placements.size(), 0)).body) {
+        if (const auto* rows = std::get_if<LoadLanes>(&node.kind)) {
+          EXPECT_EQ(rows->stack, stack) << channels;
+          ++loads;
+        } else if (const auto* matrices = std::get_if<LoadTile>(&node.kind)) {
+          EXPECT_GT(loads, 0U) << channels;
+          has_matrices |= matrices->normalize.has_value();
+        } else if (std::holds_alternative<WindowProduct>(node.kind)) {
+          EXPECT_TRUE(has_matrices) << channels;
+        }
+      }
+    }
+    EXPECT_GT(loads, 0U) << channels;
+  }
+}
+/// An operand as it is and packed are two images: neither keeps the other from the planner.
+TEST(RowsPasses, PackedImagesAreCandidatesOfTheirOwn) {
+  const std::vector<Candidate> candidates = convolution(8, 16, 5, 14);
+  const auto count = [&](bool packed) {
+    return std::ranges::count_if(candidates, [&](const Candidate& candidate) {
+      return candidate.description.find("group rows, L2B rows, L1B") != std::string::npos &&
+             candidate.description.find("operand: group rows, L2B rows") != std::string::npos &&
+             (candidate.description.find("packed") != std::string::npos) == packed;
+    });
+  };
+  EXPECT_GT(count(true), 0);
+  EXPECT_GT(count(false), 0);
+}
+/// Chunks of loads leave L2BM room for others.
+TEST(RowsPasses, LoadsComeInSmallChunks) {
+  const isa::Chip chip = isa::find_chip("mncore2");
+  const layout::Transport road(chip, layout::L2bMode::kBroadcast, layout::L1bMode::kBroadcast,
+                               layout::MabMode::kBroadcastMab);
+  const auto largest = [&](int64_t numbers) {
+    TileProgram program;
+    program.name = "load";
+    program.streams = {{"a", road, numbers, 0}};
+    program.buffers = {{"a", 2048, isa::space_bit(isa::Space::kLm0)}};
+    program.body = {{LoadTile{0, {}, 0, {}, numbers}}};
+    int64_t most = 0;
+    const isa::Program made = scheduler::build_program(lower_tile_program(program, chip), chip);
+    for (const isa::Statement& statement : made.statements) {
+      if (const auto* mv = std::get_if<isa::Mv>(&statement.kind))
+        most = std::max(most, mv->instruction.size_lw);
+    }
+    return most;
+  };
+  EXPECT_GT(largest(2048), 0);
+  EXPECT_LE(largest(2048), chip.memory.l2bm_lw / 16);
 }
 
 }  // namespace

@@ -99,11 +99,12 @@ constexpr int64_t kUnrolledPairs = 32;
 
 /// How a tile of `count` numbers is cut, the same for both directions.
 struct Cutting {
-  int64_t chunk = 0;    ///< numbers of a whole chunk
-  int64_t portion = 0;  ///< numbers of one iteration inside a chunk
-  int64_t whole = 0;    ///< whole chunks
-  int64_t rest = 0;     ///< numbers after them
-  int64_t l2bm_part = 0;
+  int64_t chunk = 0;      ///< numbers of a whole chunk
+  int64_t portion = 0;    ///< numbers of one iteration inside a chunk
+  int64_t whole = 0;      ///< whole chunks
+  int64_t rest = 0;       ///< numbers after them
+  int64_t l2bm_part = 0;  ///< LW that a chunk has
+  int64_t l2bm_most = 0;  ///< that one may have: there are two for either direction
   int64_t l1bm_half = 0;
 };
 
@@ -114,12 +115,12 @@ Cutting cut(const Transport& transport, int64_t count, int64_t numbers_per_group
   const auto blocks = [&](int64_t parts) {
     return chip.memory.l2bm_lw / parts / isa::kL2bmBlockLw * isa::kL2bmBlockLw;
   };
-  const int64_t most = blocks(4);  // two chunks for either direction
+  cutting.l2bm_most = blocks(4);
   const int64_t part = blocks(kL2bmParts);
   const bool are_many = count * transport.l2bm_lw_per_number() > 2 * kUnrolledPairs * part;
   cutting.l2bm_part =
-      are_many ? most
-               : std::min(most,
+      are_many ? cutting.l2bm_most
+               : std::min(cutting.l2bm_most,
                           std::max(part, round_up(unit * transport.l2bm_lw_per_number(), isa::kL2bmBlockLw)));
   const int64_t fits = std::min(cutting.l2bm_part / transport.l2bm_lw_per_number(),
                                 cutting.l1bm_half / transport.l1bm_lw_per_number()) /
@@ -128,7 +129,7 @@ Cutting cut(const Transport& transport, int64_t count, int64_t numbers_per_group
     throw isa::UnsupportedError(
         fmt::format("chip {}: a transfer of {} numbers ({}) doesn't fit a quarter of L2BM ({} LW) and half "
                     "of L1BM ({} LW)",
-                    chip.name, unit, transport.to_string(), most, cutting.l1bm_half));
+                    chip.name, unit, transport.to_string(), cutting.l2bm_most, cutting.l1bm_half));
   }
   const int64_t worth =
       std::max(round_up((count + 3) / 4, unit),
@@ -447,6 +448,7 @@ constexpr double kExposedShareOfAll = 1;
 int64_t move_cycles(const Transport& transport, int64_t numbers, bool to_chip, bool normalize,
                     const isa::Chip& chip, double exposed = 1) {
   if (numbers == 0) return 0;
+  const Cutting cutting = cut(transport, numbers, isa::kCyclesPerStep, chip);
   const int64_t all_numbers = round_up(numbers, transport.granule());
   const int64_t l2bm_lw = all_numbers * transport.l2bm_lw_per_number();
   const int64_t l1bm_lw = all_numbers * transport.l1bm_lw_per_number();
@@ -468,7 +470,7 @@ int64_t move_cycles(const Transport& transport, int64_t numbers, bool to_chip, b
   if (exposed < 1)
     return step_cycles + static_cast<int64_t>(exposed * static_cast<double>(transfer)) + kPipelineFill;
   // Transfers and steps beside each other, as if in as large chunks as there may be.
-  const int64_t chunks = isa::ceil_div(l2bm_lw, chip.memory.l2bm_lw / 4);
+  const int64_t chunks = isa::ceil_div(l2bm_lw, cutting.l2bm_most);
   const int64_t all = transfer + (chunks - 1) * chip.transfer.startup_cycles;
   return std::max(all + step_cycles / chunks, step_cycles + all / chunks) + kPipelineFill;
 }

@@ -357,10 +357,9 @@ struct LoadRows {
   int64_t stack = 1;                            ///< chunks, kMostStacked at most
   int64_t last_channels = kBlocksPerChunk * 8;  ///< of the last chunk; the others become 0
   int64_t last_columns = isa::kCyclesPerStep;   ///< of the last row of kMatrixColumns; the others become 0
-  /// Of the buffer, for a part.
-  int64_t part_places() const {
-    return isa::ceil_div(chunks, stack) * (normalize ? stack_places(*normalize, stack) : 1);
-  }
+  /// Of the buffer, for a stack, and for a part.
+  int64_t places() const { return normalize ? stack_places(*normalize, stack) : 1; }
+  int64_t part_places() const { return isa::ceil_div(chunks, stack) * places(); }
   bool operator==(const LoadRows&) const = default;
 };
 /// sums[row][vector] = matrices * windows: for every place of chunks and position of the kernel one matrix of
@@ -496,8 +495,9 @@ struct LoadLanes {
   std::optional<Packed> packed = std::nullopt;
   int64_t columns() const { return packed ? packed->columns : left + order.groups + right; }
   int64_t chunks() const { return packed ? packed->chunks() : order.chunks; }
-  /// Of the buffer, for a part.
-  int64_t part_places() const { return isa::ceil_div(chunks(), stack) * stack_places(normalize, stack); }
+  /// Of the buffer, for a stack, and for a part.
+  int64_t places() const { return stack_places(normalize, stack); }
+  int64_t part_places() const { return isa::ceil_div(chunks(), stack) * places(); }
   bool operator==(const LoadLanes&) const = default;
 };
 /// Rows of results, in L1BM `row_places` places from one to the next (at least order.groups), as LoadPlaces
