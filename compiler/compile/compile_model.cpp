@@ -13,6 +13,7 @@
 
 #include "compiler/compile/dram_placement.h"
 #include "compiler/compile/fetch_ahead.h"
+#include "compiler/compile/keep_results.h"
 #include "compiler/compile/keep_windows.h"
 #include "compiler/compile/local_memory.h"
 #include "compiler/compile/plan_slices.h"
@@ -178,6 +179,7 @@ class ModelCompiler {
     bool is_alone = false;      ///< has no room for what others load ahead
     int64_t needs_lw = 0;       ///< LW of LM0 and LM1 that must be left to it besides what is known
     bool keeps_windows = true;  ///< may have those of its neighbours
+    bool keeps_results = true;  ///< may have those of others
   };
   /// A stage whose values turned out to have no room beside what others keep: its draft has been told.
   struct NoRoom {};
@@ -189,17 +191,26 @@ class ModelCompiler {
       try {
         std::vector<std::optional<TileProgram>> tiles;
         for (const Draft& draft : drafts_) tiles.push_back(draft.tiles);
+        has_results_.clear();
+        for_each_segment([&](size_t first, size_t count) {
+          share_results(first, std::span(tiles).subspan(first, count));
+        });
         if (has_kept_weights_) keep_weights(tiles);
-        for (size_t first = 0; first < drafts_.size();) {
-          size_t end = first + 1;
-          const auto segment_of = [&](size_t k) { return segment_begin_[drafts_[k].stage]; };
-          while (end < drafts_.size() && segment_of(end) == segment_of(first)) ++end;
-          make_segment(first, std::span(tiles).subspan(first, end - first));
-          first = end;
-        }
+        for_each_segment(
+            [&](size_t first, size_t count) { make_segment(first, std::span(tiles).subspan(first, count)); });
         return;
       } catch (const NoRoom&) {
       }
+    }
+  }
+
+  /// Calls work(first, count) for the drafts of every segment.
+  template <typename Work>
+  void for_each_segment(Work&& work) const {
+    const auto segment_of = [&](size_t k) { return segment_begin_[drafts_[k].stage]; };
+    for (size_t first = 0, end = 0; first < drafts_.size(); first = end) {
+      while (end < drafts_.size() && segment_of(end) == segment_of(first)) ++end;
+      work(first, end - first);
     }
   }
 
@@ -284,6 +295,7 @@ class ModelCompiler {
     kept_.clear();
     std::vector<ResidentStage> stages;
     std::vector<const TileProgram*> before, after;
+    const std::vector<std::optional<TileProgram>> loaded(tiles);
     for (size_t k = 0; k < drafts_.size(); ++k) {
       ResidentStage& stage = stages.emplace_back();
       if (tiles[k]) {
@@ -293,7 +305,7 @@ class ModelCompiler {
       } else {
         stage.taken = written_local_memory(drafts_[k].program, chip_);
       }
-      before.push_back(tiles[k] ? &*drafts_[k].tiles : nullptr);
+      before.push_back(tiles[k] ? &*loaded[k] : nullptr);
       after.push_back(tiles[k] ? &*tiles[k] : nullptr);
     }
     const std::optional<TileProgram> preparation = keep_constants(stages, chip_);
@@ -379,7 +391,7 @@ class ModelCompiler {
       const Draft& draft = drafts_[first + k];
       AheadStage& stage = stages.emplace_back();
       stage.is_alone = draft.is_alone || !tiles[k];
-      stage.taken = kept_;
+      stage.taken = tiles[k] ? tiles[k]->kept : kept_;
       if (tiles[k]) {
         stage.tiles = &*tiles[k];
         stage.cycles = std::get<ChipStage>(result_.stages[draft.stage].body).predicted_cycles;
@@ -412,7 +424,10 @@ class ModelCompiler {
     } catch (const Refused& refused) {
       Draft& draft = drafts_[first + refused.part];
       const bool had_windows = has_windows[refused.part] && std::exchange(draft.keeps_windows, false);
-      if (!had_windows && !make_room(draft, *tiles[refused.part])) std::rethrow_exception(refused.error);
+      const bool had_results =
+          !had_windows && has_results_[first + refused.part] && std::exchange(draft.keeps_results, false);
+      if (!had_windows && !had_results && !make_room(draft, *tiles[refused.part]))
+        std::rethrow_exception(refused.error);
       throw NoRoom{};
     }
     return parts;
@@ -424,6 +439,38 @@ class ModelCompiler {
     } else {
       isa::for_each_in_parallel(count, work);
     }
+  }
+  /// Results that later stages of a segment add to theirs stay in the PEs.
+  void share_results(size_t first, std::span<std::optional<TileProgram>> tiles) {
+    std::vector<std::optional<TileProgram>> own(tiles.begin(), tiles.end());
+    std::vector<ResultStage> stages, before;
+    std::vector<const TileProgram*> after;
+    for (size_t k = 0; k < tiles.size(); ++k) {
+      const Draft& draft = drafts_[first + k];
+      ResultStage& stage = stages.emplace_back();
+      stage.may_keep = draft.keeps_results;
+      if (tiles[k]) {
+        stage.tiles = &*tiles[k];
+        stage.images = stream_images(draft);
+      } else {
+        stage.taken = written_local_memory(draft.program, chip_);
+      }
+      before.push_back(stage);
+      before.back().tiles = tiles[k] ? &*own[k] : nullptr;
+      after.push_back(stage.tiles);
+    }
+    const std::vector<bool> changed = keep_results(stages, chip_);
+    has_results_.insert(has_results_.end(), changed.begin(), changed.end());
+    verify_keep_results(before, after, chip_);
+  }
+  /// The plan's images by stream of a stage's program.
+  std::vector<int> stream_images(const Draft& draft) const {
+    const PlannedStage& planned = plan_.stages[draft.stage];
+    std::vector<int> images;
+    auto operand = planned.operands.begin();
+    for (const StreamPlacement& placement : planned.candidate.placements)
+      images.push_back(placement.is_output ? planned.result : *operand++);
+    return images;
   }
   /// Windows that several of a segment's stages load stay. Returns whose programs have some.
   std::vector<bool> share_windows(size_t first, std::span<std::optional<TileProgram>> tiles) const {
@@ -838,6 +885,7 @@ class ModelCompiler {
   std::vector<int> segment_end_;         ///< by stage: the last
   std::set<int> backwards_;              ///< images that were made so (goes_backwards)
   bool has_kept_weights_ = false;        ///< constants may stay in the PEs
+  std::vector<bool> has_results_;        ///< by draft: something stays in the PEs meanwhile
   std::vector<TileProgram::Kept> kept_;  ///< by what stays
   int64_t relayouts_lw_ = 0;             ///< of LM0, that relayouts may have
   std::vector<Draft> drafts_;            ///< of all chip stages

@@ -322,7 +322,7 @@ void lower_add_columns(TileLoweringContext& context, const AddColumns& op) {
     std::vector<Operand> operands;
     for (const RowsInput& input : op.inputs) {
       const int buffer = context.buffer_values[static_cast<size_t>(input.buffer)];
-      const int64_t place = (chunk / width * op.pitch + column) * width + chunk % width;
+      const int64_t place = input.at + (chunk / width * op.pitch + column) * width + chunk % width;
       operands.push_back(input.of_rows ? MachineBuilder::operand(buffer, place * kWordsPerLong,
                                                                  static_cast<int32_t>(width * kWordsPerLong))
                                        : MachineBuilder::operand(buffer, chunk * kWordsPerLong, 0));

@@ -301,11 +301,17 @@ void lower_finish_lanes(TileLoweringContext& context, const FinishLanes& op) {
     builder.emit(Opcode::kL1bmd, Precision::kNone, {at}, {inputs[0]}, "sum of quads");
     for (const RowsInput& input : op.inputs) {
       const int buffer = context.buffer_values[static_cast<size_t>(input.buffer)];
-      inputs.push_back(input.of_rows ? MachineBuilder::operand(buffer, (op.set * set_lw + lw) * kWordsPerLong)
-                                     : MachineBuilder::operand(buffer, op.set * kWordsPerLong, 0));
+      inputs.push_back(
+          input.of_rows ? MachineBuilder::operand(buffer, (input.at + op.set * set_lw + lw) * kWordsPerLong)
+                        : MachineBuilder::operand(buffer, op.set * kWordsPerLong, 0));
     }
-    builder.emit(Opcode::kL1bmd, Precision::kNone, {lower_scalar(builder, op.epilogue, inputs)}, {at},
-                 "result");
+    const Operand result = lower_scalar(builder, op.epilogue, inputs);
+    if (op.kept.buffer >= 0) {
+      const int buffer = context.buffer_values[static_cast<size_t>(op.kept.buffer)];
+      keep(builder, result,
+           MachineBuilder::operand(buffer, (op.kept.at + op.set * set_lw + lw) * kWordsPerLong));
+    }
+    builder.emit(Opcode::kL1bmd, Precision::kNone, {result}, {at}, "result");
   }
   if (!op.places.in_order()) {
     move_places(builder, op.places, op.set, 1, op.l2bm, staged_at, false, "result");

@@ -192,7 +192,7 @@ class LinesReduction {
     std::vector<Operand> inputs = {fold_.total()};
     for (const RowsInput& input : op_.inputs) {
       inputs.push_back(input.of_rows ? in_buffer(context_.buffer_values[static_cast<size_t>(input.buffer)],
-                                                 first_row * row_lw + slot)
+                                                 input.at + first_row * row_lw + slot)
                                      : values(input.buffer, 0, slot));
     }
     const Operand result =

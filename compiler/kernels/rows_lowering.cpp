@@ -135,6 +135,10 @@ Operand masked(Operand operand, int mask) {
   return operand;
 }
 
+void keep(MachineBuilder& builder, const Operand& result, const Operand& place) {
+  builder.emit(Opcode::kPassa, Precision::kLong, {result}, {place}, "result that stays");
+}
+
 int mab_mask(TileLoweringContext& context, int64_t bits, int64_t value) {
   const auto [known, is_new] = context.mab_masks.try_emplace({bits, value}, -1);
   if (!is_new) return known->second;
@@ -661,7 +665,7 @@ class WindowReduction {
     for (const RowsInput& input : op_.inputs) {
       const int64_t columns = groups * kCyclesPerStep;
       inputs.push_back(input.of_rows ? in_chunk(input.buffer, chunk, op_.buffer_rows * columns,
-                                                (op_.first_row + row) * columns + group, groups)
+                                                input.at + (op_.first_row + row) * columns + group, groups)
                                      : in_chunk(input.buffer, chunk, 1, 0, 0));
     }
     if (!is_identity(op_.epilogue)) total = lower_scalar(builder_, op_.epilogue, inputs);
@@ -767,17 +771,21 @@ void finish_spread_rows(TileLoweringContext& context, const FinishRows& op) {
     std::vector<Operand> inputs = {
         MachineBuilder::operand(builder.value("total", kCyclesPerStep * kWordsPerLong, kRegisters))};
     builder.emit(Opcode::kL1bmd, Precision::kNone, {place}, {inputs[0]}, "sum of quads");
+    // Behind the last row a vector reads what the last one has.
+    const auto rows_of = [&](int number, int64_t at) {
+      const int64_t row = op.first_row + first;
+      return MachineBuilder::operand(context.buffer_values[static_cast<size_t>(number)],
+                                     (at + row * input_lw + op.chunk) * kWordsPerLong,
+                                     static_cast<int32_t>(input_lw * kWordsPerLong));
+    };
     for (const RowsInput& input : op.inputs) {
       const int buffer = context.buffer_values[static_cast<size_t>(input.buffer)];
-      // Behind the last row a vector reads what the last one has.
-      const int64_t row = op.first_row + first;
-      inputs.push_back(input.of_rows
-                           ? MachineBuilder::operand(buffer, (row * input_lw + op.chunk) * kWordsPerLong,
-                                                     static_cast<int32_t>(input_lw * kWordsPerLong))
-                           : MachineBuilder::operand(buffer, op.chunk * kWordsPerLong, 0));
+      inputs.push_back(input.of_rows ? rows_of(input.buffer, input.at)
+                                     : MachineBuilder::operand(buffer, op.chunk * kWordsPerLong, 0));
     }
-    builder.emit(Opcode::kL1bmd, Precision::kNone, {lower_scalar(builder, op.epilogue, inputs)}, {place},
-                 "result");
+    const Operand result = lower_scalar(builder, op.epilogue, inputs);
+    if (op.kept.buffer >= 0) keep(builder, result, rows_of(op.kept.buffer, op.kept.at));
+    builder.emit(Opcode::kL1bmd, Precision::kNone, {result}, {place}, "result");
   }
 }
 
@@ -792,7 +800,7 @@ void lower_finish_rows(TileLoweringContext& context, const FinishRows& op) {
   const RowsStaging staging = rows_staging(builder.chip());
   const std::string origin = "sum of quads";
   const int sums = op.sums < 0 ? -1 : context.buffer_values[static_cast<size_t>(op.sums)];
-  const bool direct = sums >= 0 && is_identity(op.epilogue);
+  const bool direct = sums >= 0 && is_identity(op.epilogue) && op.kept.buffer < 0;
   int64_t number = op.first_vector;
   for (int64_t row = 0; row < op.rows; ++row) {
     for (int64_t group = 0; group < op.order.groups; ++group) {
@@ -814,16 +822,21 @@ void lower_finish_rows(TileLoweringContext& context, const FinishRows& op) {
         builder.emit(Opcode::kL1bmm4, Precision::kNone, {space_operand(Space::kL1bm, slot)}, {inputs[0]},
                      origin);
       }
-      for (const RowsInput& input : op.inputs) {
-        const int buffer = context.buffer_values[static_cast<size_t>(input.buffer)];
+      const auto row_of = [&](int number, int64_t at) {
         const int64_t groups = op.order.groups;
         const int64_t place =
             (op.chunk * op.buffer_rows + op.first_row + row) * groups * kCyclesPerStep + group;
-        inputs.push_back(input.of_rows ? MachineBuilder::operand(buffer, place * kWordsPerLong,
-                                                                 static_cast<int32_t>(groups * kWordsPerLong))
+        return MachineBuilder::operand(context.buffer_values[static_cast<size_t>(number)],
+                                       (at + place) * kWordsPerLong,
+                                       static_cast<int32_t>(groups * kWordsPerLong));
+      };
+      for (const RowsInput& input : op.inputs) {
+        const int buffer = context.buffer_values[static_cast<size_t>(input.buffer)];
+        inputs.push_back(input.of_rows ? row_of(input.buffer, input.at)
                                        : MachineBuilder::operand(buffer, op.chunk * kWordsPerLong, 0));
       }
       const Operand result = lower_scalar(builder, op.epilogue, inputs);
+      if (op.kept.buffer >= 0) keep(builder, result, row_of(op.kept.buffer, op.kept.at));
       Instruction up;
       up.opcode = Opcode::kL1bmm4;
       up.unit = 0;

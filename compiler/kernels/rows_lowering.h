@@ -75,5 +75,7 @@ class WindowFold {
 isa::Mask first_cycles(int64_t count);
 /// Written where a mask register has a mask's cycle.
 isa::Operand masked(isa::Operand operand, int mask);
+/// Writes a result to where it stays (KeptRows), too.
+void keep(MachineBuilder& builder, const isa::Operand& result, const isa::Operand& place);
 
 }  // namespace kodama::compiler

@@ -6,6 +6,7 @@
 #include "compiler/kernels/lowering.h"
 #include "compiler/kernels/predict.h"
 #include "compiler/kernels/rows.h"
+#include "compiler/kernels/rows_lowering.h"
 #include "isa/arithmetic.h"
 #include "isa/error.h"
 
@@ -163,27 +164,28 @@ class RowsNormalization {
     }
   }
 
+  /// Four columns of a chunk in a buffer of rows that begin at `at`; spread, of four rows.
+  Operand of_row(int buffer, int64_t at, int64_t chunk, int64_t row, int64_t group) const {
+    if (op_.spread) {
+      const int64_t row_lw = isa::round_up(op_.order.chunks, kCyclesPerStep);
+      return MachineBuilder::operand(buffer, (at + (op_.first_row + row) * row_lw + chunk) * kWordsPerLong,
+                                     static_cast<int32_t>(row_lw * kWordsPerLong), Width::kLong,
+                                     by_row(row_lw * kWordsPerLong));
+    }
+    const int64_t row_lw = op_.order.groups * kCyclesPerStep;
+    const int64_t place = (chunk * op_.buffer_rows + op_.first_row + row) * row_lw + group;
+    return MachineBuilder::operand(buffer, (at + place) * kWordsPerLong,
+                                   static_cast<int32_t>(op_.order.groups * kWordsPerLong), Width::kLong,
+                                   by_row(row_lw * kWordsPerLong));
+  }
+
   /// Inputs and values of steps for four columns of a chunk.
   std::vector<Operand> operands(int64_t chunk, int64_t row, int64_t group) const {
     std::vector<Operand> list;
-    const int64_t row_columns = op_.order.groups * kCyclesPerStep;
     for (const RowsInput& input : op_.inputs) {
       const int buffer = context_.buffer_values[static_cast<size_t>(input.buffer)];
-      if (op_.spread && input.of_rows) {
-        const int64_t row_words = isa::round_up(op_.order.chunks, kCyclesPerStep) * kWordsPerLong;
-        list.push_back(
-            MachineBuilder::operand(buffer, (op_.first_row + row) * row_words + chunk * kWordsPerLong,
-                                    static_cast<int32_t>(row_words), Width::kLong, by_row(row_words)));
-        continue;
-      }
-      list.push_back(
-          input.of_rows
-              ? MachineBuilder::operand(
-                    buffer,
-                    ((chunk * op_.buffer_rows + op_.first_row + row) * row_columns + group) * kWordsPerLong,
-                    static_cast<int32_t>(op_.order.groups * kWordsPerLong), Width::kLong,
-                    by_row(row_columns * kWordsPerLong))
-              : MachineBuilder::operand(buffer, chunk * kWordsPerLong, 0));
+      list.push_back(input.of_rows ? of_row(buffer, input.at, chunk, row, group)
+                                   : MachineBuilder::operand(buffer, chunk * kWordsPerLong, 0));
     }
     for (size_t k = 0; k < values_.size(); ++k) {
       Operand value = values_[k];
@@ -206,16 +208,21 @@ class RowsNormalization {
   }
 
   void stage(const ScalarExpr& expr, int64_t chunk, int64_t row, int64_t group) {
+    const Operand result = element(expr, chunk, row, group, 0);
+    if (op_.kept.buffer >= 0) {
+      const int buffer = context_.buffer_values[static_cast<size_t>(op_.kept.buffer)];
+      keep(builder_, result, of_row(buffer, op_.kept.at, chunk, row, group));
+    }
     if (op_.spread) {
       const int64_t at = staging_.results + (chunk * op_.staged_rows() + row) * kUnitLw;
-      builder_.emit(Opcode::kL1bmd, Precision::kNone, {element(expr, chunk, row, group, 0)},
+      builder_.emit(Opcode::kL1bmd, Precision::kNone, {result},
                     {space_operand(Space::kL1bm, at, by_row(kUnitLw))}, "result");
       return;
     }
     Instruction up;
     up.opcode = Opcode::kL1bmm4;
     up.unit = 0;
-    up.sources = {element(expr, chunk, row, group, 0)};
+    up.sources = {result};
     up.destinations = {space_operand(Space::kL1bm,
                                      staging_.results + row * op_.order.lw() + op_.order.at(chunk, group),
                                      by_row(op_.order.lw()))};

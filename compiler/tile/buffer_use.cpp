@@ -38,9 +38,9 @@ struct BufferUseOf {
   BufferUse operator()(const LoadRows& op) const { return {{}, {op.buffer}}; }
   BufferUse operator()(const WindowProduct& op) const { return {{op.matrices, op.windows}, {op.sums}}; }
   BufferUse operator()(const ReduceWindows& op) const { return windows(op); }
-  BufferUse operator()(const NormalizeRows& op) const { return {inputs(op.inputs), {}}; }
+  BufferUse operator()(const NormalizeRows& op) const { return {inputs(op.inputs), kept(op)}; }
   BufferUse operator()(const FinishRows& op) const {
-    BufferUse use{inputs(op.inputs), {}};
+    BufferUse use{inputs(op.inputs), kept(op)};
     if (op.sums >= 0) use.reads.push_back(op.sums);
     return use;
   }
@@ -48,7 +48,7 @@ struct BufferUseOf {
   BufferUse operator()(const LoadLanes& op) const { return {{}, {op.buffer}}; }
   BufferUse operator()(const LoadPlaces& op) const { return {{}, {op.buffer}}; }
   BufferUse operator()(const FinishLanes& op) const {
-    BufferUse use{inputs(op.inputs), {}};
+    BufferUse use{inputs(op.inputs), kept(op)};
     use.reads.push_back(op.sums);
     return use;
   }
@@ -82,6 +82,10 @@ struct BufferUseOf {
     use.reads.push_back(op.windows);
     if (op.weights >= 0) use.reads.push_back(op.weights);
     return use;
+  }
+  template <typename Op>
+  static std::vector<int> kept(const Op& op) {
+    return op.kept.buffer < 0 ? std::vector<int>{} : std::vector<int>{op.kept.buffer};
   }
   template <typename Input>
   static std::vector<int> inputs(const std::vector<Input>& list) {

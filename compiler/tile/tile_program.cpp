@@ -364,8 +364,7 @@ class Verifier {
                    isa::round_up(op.order.chunks * op.kernel[0] * op.kernel[1], isa::kCyclesPerStep));
     }
     for (const RowsInput& input : op.inputs)
-      buffer_range("reduce windows", input.buffer, {},
-                   op.order.chunks * (input.of_rows ? op.buffer_rows * columns : 1));
+      rows_input("reduce windows", input, op.order.chunks * op.buffer_rows * columns, op.order.chunks);
   }
   void node(const NormalizeRows& op) const {
     require(!op.steps.empty() && !op.steps.back().op && op.order.chunks > 0 && op.order.groups > 0 &&
@@ -378,12 +377,19 @@ class Verifier {
     require(op.rows > 0 && op.first_row >= 0 && op.first_row + op.rows <= op.buffer_rows,
             "normalize rows: rows {} to {} of {}", op.first_row, op.first_row + op.rows, op.buffer_rows);
     require(!op.spread || op.order.groups == 1, "normalize rows: {} groups aren't spread", op.order.groups);
-    for (const RowsInput& input : op.inputs) {
-      const int64_t of_rows = op.spread
-                                  ? spread_buffer_lw(op.buffer_rows, op.order.chunks)
-                                  : op.order.chunks * op.buffer_rows * op.order.groups * isa::kCyclesPerStep;
-      buffer_range("normalize rows", input.buffer, {}, input.of_rows ? of_rows : op.order.chunks);
-    }
+    const int64_t of_rows = op.spread
+                                ? spread_buffer_lw(op.buffer_rows, op.order.chunks)
+                                : op.order.chunks * op.buffer_rows * op.order.groups * isa::kCyclesPerStep;
+    for (const RowsInput& input : op.inputs) rows_input("normalize rows", input, of_rows, op.order.chunks);
+    kept_rows("normalize rows", op.kept, of_rows);
+  }
+  /// `of_rows` LW, or `values` where it is one for a chunk.
+  void rows_input(std::string_view what, const RowsInput& input, int64_t of_rows, int64_t values) const {
+    require(input.of_rows || input.at == 0, "{}: values from {} on", what, input.at);
+    buffer_range(what, input.buffer, {input.at, {}}, input.of_rows ? of_rows : values);
+  }
+  void kept_rows(std::string_view what, const KeptRows& kept, int64_t lw) const {
+    if (kept.buffer >= 0) buffer_range(what, kept.buffer, {kept.at, {}}, lw);
   }
   void sums(std::string_view what, int buffer, const StackedSums& of, int64_t count) const {
     require(of.first >= 0 && of.first < of.step, "{}: sum {} of {}", what, of.first, of.step);
@@ -397,13 +403,13 @@ class Verifier {
     require(op.first_vector >= 0, "finish rows: from vector {} on", op.first_vector);
     if (op.sums >= 0)
       sums("finish rows", op.sums, op.of_sums, op.first_vector * isa::kCyclesPerStep + op.rows * columns);
-    for (const RowsInput& input : op.inputs) {
-      const int64_t all_rows =
-          op.spread ? spread_buffer_lw(op.buffer_rows, chunks) : op.buffer_rows * chunks * columns;
-      buffer_range("finish rows", input.buffer, {}, input.of_rows ? all_rows : chunks);
-      require(op.first_row >= 0 && op.first_row + op.rows <= op.buffer_rows,
-              "finish rows: rows {} to {} of {}", op.first_row, op.first_row + op.rows, op.buffer_rows);
-    }
+    const int64_t all_rows =
+        op.spread ? spread_buffer_lw(op.buffer_rows, chunks) : op.buffer_rows * chunks * columns;
+    for (const RowsInput& input : op.inputs) rows_input("finish rows", input, all_rows, chunks);
+    kept_rows("finish rows", op.kept, all_rows);
+    require((op.inputs.empty() && op.kept.buffer < 0) ||
+                (op.first_row >= 0 && op.first_row + op.rows <= op.buffer_rows),
+            "finish rows: rows {} to {} of {}", op.first_row, op.first_row + op.rows, op.buffer_rows);
   }
   void node(const LoadLanes& op) const {
     transfers("load lanes", op.stream, op.transfers);
@@ -490,8 +496,7 @@ class Verifier {
             "add columns: {} columns of {} chunks, {} apart", groups, chunks, op.pitch);
     require(op.expr.input_count() <= std::ssize(op.inputs), "add columns: {} inputs of {}", op.inputs.size(),
             op.expr.input_count());
-    for (const RowsInput& input : op.inputs)
-      buffer_range("add columns", input.buffer, {}, input.of_rows ? chunks * op.pitch : chunks);
+    for (const RowsInput& input : op.inputs) rows_input("add columns", input, chunks * op.pitch, chunks);
     buffer_range("add columns", op.sums, {}, chunks * isa::kCyclesPerStep);
   }
   void places(std::string_view what, const LanePlaces& at, int64_t l2bm) const {
@@ -513,9 +518,9 @@ class Verifier {
                                 op.places.staged_lw() * vector_places(op.places.order),
               "finish lanes: a vector from {} of {} rows of {}", start, op.places.rows, op.places.row_places);
     sums("finish lanes", op.sums, op.of_sums, std::ssize(op.starts) * isa::kCyclesPerStep);
-    for (const RowsInput& input : op.inputs)
-      buffer_range("finish lanes", input.buffer, {},
-                   op.places.sets() * (input.of_rows ? op.places.spread_lw() : 1));
+    const int64_t sets = op.places.sets(), all_places = sets * op.places.spread_lw();
+    for (const RowsInput& input : op.inputs) rows_input("finish lanes", input, all_places, sets);
+    kept_rows("finish lanes", op.kept, all_places);
   }
   void lines(std::string_view what, const LaneLines& at) const {
     require(!at.chunks.empty() && at.columns > 0 && (at.places == 1 || at.places == 2) &&
@@ -580,8 +585,7 @@ class Verifier {
     if (op.weights >= 0)
       buffer_range("reduce lines", op.weights, {}, op.lines.values_lw(op.kernel[0] * op.kernel[1]));
     for (const RowsInput& input : op.inputs)
-      buffer_range("reduce lines", input.buffer, {},
-                   input.of_rows ? op.buffer_rows * op.lines.row_lw() : op.lines.values_lw(1));
+      rows_input("reduce lines", input, op.buffer_rows * op.lines.row_lw(), op.lines.values_lw(1));
   }
   void node(const SumRows& op) const {
     require(op.row_lw % isa::kL2bmBlockLw == 0 && op.l1b_row_lw > 0 && op.l1b_row_lw <= op.row_lw &&
@@ -665,6 +669,10 @@ class Printer {
   std::string buffer(int number, const TileIndex& at) const {
     const bool known = number >= 0 && number < static_cast<int>(program_.buffers.size());
     return fmt::format("{}[{}]", known ? program_.buffers[static_cast<size_t>(number)].name : "?", index(at));
+  }
+  std::string rows_input(const RowsInput& input) const { return buffer(input.buffer, {input.at, {}}); }
+  std::string kept_rows(const KeptRows& kept) const {
+    return kept.buffer < 0 ? std::string() : ", kept in " + buffer(kept.buffer, {kept.at, {}});
   }
   std::string stream(int number, const TileIndex& at) const {
     const bool known = number >= 0 && number < static_cast<int>(program_.streams.size());
@@ -780,7 +788,7 @@ class Printer {
   }
   void node(const ReduceWindows& op) {
     std::string list;
-    for (const RowsInput& input : op.inputs) list += ", " + buffer(input.buffer, {});
+    for (const RowsInput& input : op.inputs) list += ", " + rows_input(input);
     line(
         "reduce windows: {} chunks = {} of {} of {} of {}{}{} ({}kernel {}, dilation {}, stride {}, {} rows)",
         op.order.chunks, op.epilogue.to_string(), reduce_op_name(op.op), op.expr.to_string(),
@@ -790,9 +798,9 @@ class Printer {
   }
   void node(const NormalizeRows& op) {
     std::string list;
-    for (const RowsInput& input : op.inputs) list += (list.empty() ? "" : ", ") + buffer(input.buffer, {});
-    line("normalize rows{}: {} rows of {} channels of {}", op.spread ? " spread" : "", op.rows, op.channels,
-         list);
+    for (const RowsInput& input : op.inputs) list += (list.empty() ? "" : ", ") + rows_input(input);
+    line("normalize rows{}: {} rows of {} channels of {}{}", op.spread ? " spread" : "", op.rows, op.channels,
+         list, kept_rows(op.kept));
     for (size_t k = 0; k < op.steps.size(); ++k)
       line("  x{} = {}{}", op.inputs.size() + k,
            op.steps[k].op ? std::string(reduce_op_name(*op.steps[k].op)) + " of " : "",
@@ -800,9 +808,9 @@ class Printer {
   }
   void node(const FinishRows& op) {
     std::string list;
-    for (const RowsInput& input : op.inputs) list += ", " + buffer(input.buffer, {});
-    line("finish rows{}: chunk {} of {} = {}, {}{}", op.spread ? " spread" : "", op.chunk, op.order.chunks,
-         op.epilogue.to_string(), op.sums < 0 ? "no sums" : buffer(op.sums, {}), list);
+    for (const RowsInput& input : op.inputs) list += ", " + rows_input(input);
+    line("finish rows{}: chunk {} of {} = {}, {}{}{}", op.spread ? " spread" : "", op.chunk, op.order.chunks,
+         op.epilogue.to_string(), op.sums < 0 ? "no sums" : buffer(op.sums, {}), list, kept_rows(op.kept));
   }
   void node(const LoadLanes& op) {
     line(
@@ -842,7 +850,7 @@ class Printer {
   }
   void node(const AddColumns& op) {
     std::string list;
-    for (const RowsInput& input : op.inputs) list += ", " + buffer(input.buffer, {});
+    for (const RowsInput& input : op.inputs) list += ", " + rows_input(input);
     line("add columns {} += {}{}: {} columns of {} chunks, {} apart{}", buffer(op.sums, {}),
          op.expr.to_string(), list, op.order.groups, op.order.chunks, op.pitch, op.fold ? ", added up" : "");
   }
@@ -853,9 +861,10 @@ class Printer {
   }
   void node(const FinishLanes& op) {
     std::string list;
-    for (const RowsInput& input : op.inputs) list += ", " + buffer(input.buffer, {});
-    line("finish lanes: set {} of {}, {} rows of {} columns to L2BM {} = {}, {}{}", op.set, op.places.sets(),
-         op.places.rows, op.places.order.groups, op.l2bm, op.epilogue.to_string(), buffer(op.sums, {}), list);
+    for (const RowsInput& input : op.inputs) list += ", " + rows_input(input);
+    line("finish lanes: set {} of {}, {} rows of {} columns to L2BM {} = {}, {}{}{}", op.set,
+         op.places.sets(), op.places.rows, op.places.order.groups, op.l2bm, op.epilogue.to_string(),
+         buffer(op.sums, {}), list, kept_rows(op.kept));
   }
   void node(const LoadLines& op) {
     line(
@@ -868,7 +877,7 @@ class Printer {
   }
   void node(const ReduceLines& op) {
     std::string list;
-    for (const RowsInput& input : op.inputs) list += ", " + buffer(input.buffer, {});
+    for (const RowsInput& input : op.inputs) list += ", " + rows_input(input);
     line(
         "reduce lines: {} chunks to L2BM {} = {} of {} of {} of {}{}{} (kernel {}, stride {}, {} rows from "
         "{} on)",

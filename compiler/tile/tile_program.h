@@ -382,12 +382,19 @@ struct WindowProduct {
   int64_t first_column = 0;  ///< of the windows, in a row
   bool operator==(const WindowProduct&) const = default;
 };
-/// An input of an epilogue: a buffer of LW [chunk][row][column] (`of_rows`), 4 x groups columns, or of one LW
-/// for a chunk.
+/// An input of an epilogue: LW [chunk][row][column] (`of_rows`), 4 x groups columns, or one LW for a chunk,
+/// from `at` of a buffer on.
 struct RowsInput {
   int buffer = -1;
   bool of_rows = false;
+  int64_t at = 0;  ///< other than 0 of rows alone
   bool operator==(const RowsInput&) const = default;
+};
+/// Where results stay in the PEs besides, as an input of rows would have them (keep_results.h).
+struct KeptRows {
+  int buffer = -1;  ///< -1: nowhere
+  int64_t at = 0;   ///< LW of the buffer
+  bool operator==(const KeptRows&) const = default;
 };
 /// staged row[chunk][column] = epilogue(op over the window there of expr(windows[chunk][row][pitch],
 /// weights[chunk][position]), inputs): in L1BM, as FinishRows. With `whole_rows` the window has all columns
@@ -418,6 +425,7 @@ struct NormalizeRows {
   RowOrder order = {};                     ///< of staged rows
   /// As FinishRows, but that a chunk's rows take a multiple of four places in L1BM.
   bool spread = false;
+  KeptRows kept = {};
   int64_t staged_rows() const { return spread ? isa::round_up(rows, isa::kCyclesPerStep) : rows; }
   bool operator==(const NormalizeRows&) const = default;
 };
@@ -442,6 +450,7 @@ struct FinishRows {
   /// Inputs are so, too (RowsForm::kSpread), and rows of a chunk follow each other in L1BM, which has room
   /// for three more behind the last.
   bool spread = false;
+  KeptRows kept = {};
   bool operator==(const FinishRows&) const = default;
 };
 // The same where every pair of an L2B's L1Bs has a lane of columns (RowOrder), and of the two, one has blocks
@@ -543,6 +552,7 @@ struct FinishLanes {
   int64_t set = 0;
   LanePlaces places = {};
   int64_t l2bm = 0;  ///< of the first row
+  KeptRows kept = {};
   bool operator==(const FinishLanes&) const = default;
 };
 
