@@ -34,7 +34,7 @@ struct Words {
   bool operator==(const Words&) const = default;
 };
 /// By L1B and LW.
-using Contents = std::map<std::pair<size_t, int64_t>, Words>;
+using WordsByPlace = std::map<std::pair<size_t, int64_t>, Words>;
 
 /// The place of a LW of L2BM in an L2B's part of DRAM; -1: nobody brings it.
 int64_t dram_of(const std::vector<RowsTransfer>& transfers, int64_t l2bm) {
@@ -136,7 +136,7 @@ class KeptResultsVerifier {
   }
 
   struct Filled {
-    Contents contents;
+    WordsByPlace contents;
     bool is_gone = false;  ///< no load brings it
   };
 
@@ -146,7 +146,7 @@ class KeptResultsVerifier {
   }
 
   void load(const TileNode& node, bool is_gone) {
-    Contents contents;
+    WordsByPlace contents;
     int buffer = -1;
     if (const auto* rows = std::get_if<LoadRows>(&node.kind)) {
       buffer = rows->buffer;
@@ -180,8 +180,8 @@ class KeptResultsVerifier {
   }
 
   /// A unit of a chunk: four LW of a PE, a lane each, or one where it is spread.
-  static void unit(Contents& contents, Words words, size_t l1b, const RowOrder& order, int64_t buffer_rows,
-                   int64_t row, int64_t chunk, int64_t group, int64_t dram) {
+  static void unit(WordsByPlace& contents, Words words, size_t l1b, const RowOrder& order,
+                   int64_t buffer_rows, int64_t row, int64_t chunk, int64_t group, int64_t dram) {
     if (dram < 0) return;
     words.dram.fill(dram);
     if (words.form == 1) {
@@ -196,8 +196,8 @@ class KeptResultsVerifier {
 
   /// What an L1B has of its lane's places: half of every unit.
   template <typename DramOf>
-  Contents lanes(const LanePlaces& places, Words words, DramOf&& dram) const {
-    Contents contents;
+  WordsByPlace lanes(const LanePlaces& places, Words words, DramOf&& dram) const {
+    WordsByPlace contents;
     const int64_t width = places.order.width();
     for (int64_t set = 0; set < places.sets(); ++set) {
       std::map<int64_t, std::array<int64_t, kPieces>> by_lw;
@@ -272,7 +272,7 @@ class KeptResultsVerifier {
         make_rows(store, image, *normalize, normalize->staged_rows(), 0, normalize->order.chunks);
       } else if (const auto* finish = std::get_if<FinishLanes>(&node->kind)) {
         if (finish->kept.buffer < 0) continue;
-        const Contents all = lanes(finish->places, {image, number_, 2}, [&](int64_t l2bm) {
+        const WordsByPlace all = lanes(finish->places, {image, number_, 2}, [&](int64_t l2bm) {
           return dram_of(store.transfers, finish->l2bm + l2bm);
         });
         const int64_t set_lw = finish->places.spread_lw();
@@ -287,7 +287,7 @@ class KeptResultsVerifier {
   void make_rows(const StoreRows& store, int image, const Op& op, int64_t staged_rows, int64_t first,
                  int64_t last) {
     if (op.kept.buffer < 0) return;
-    Contents all;
+    WordsByPlace all;
     const Words words{image, number_, op.spread ? 1 : 0};
     for (size_t b = 0; b < store.l1b_at.size(); ++b) {
       for (int64_t row = 0; row < op.rows; ++row) {
@@ -324,7 +324,7 @@ class KeptResultsVerifier {
   const std::vector<const TileProgram*>& after_;
   size_t l1bs_;
   size_t number_ = 0;                    ///< of the stage
-  Contents memory_;                      ///< LM0
+  WordsByPlace memory_;                  ///< LM0
   std::map<int, size_t> versions_;       ///< of images: who made what is there
   std::map<int, Filled> buffers_;        ///< of the stage's own program, by what it loads
   std::vector<const TileNode*> staged_;  ///< operations whose results nobody has taken yet
