@@ -191,10 +191,7 @@ class ModelCompiler {
       try {
         std::vector<std::optional<TileProgram>> tiles;
         for (const Draft& draft : drafts_) tiles.push_back(draft.tiles);
-        has_results_.clear();
-        for_each_segment([&](size_t first, size_t count) {
-          share_results(first, std::span(tiles).subspan(first, count));
-        });
+        share_results(tiles);
         if (has_kept_weights_) keep_weights(tiles);
         for_each_segment(
             [&](size_t first, size_t count) { make_segment(first, std::span(tiles).subspan(first, count)); });
@@ -293,18 +290,10 @@ class ModelCompiler {
   void keep_weights(std::vector<std::optional<TileProgram>>& tiles) {
     result_.preparation = {};
     kept_.clear();
-    std::vector<ResidentStage> stages;
-    std::vector<const TileProgram*> before, after;
     const std::vector<std::optional<TileProgram>> loaded(tiles);
+    std::vector<ResidentStage> stages = resident_stages(tiles);
+    std::vector<const TileProgram*> before, after;
     for (size_t k = 0; k < drafts_.size(); ++k) {
-      ResidentStage& stage = stages.emplace_back();
-      if (tiles[k]) {
-        stage.tiles = &*tiles[k];
-        stage.constant_streams = constant_streams(drafts_[k]);
-        stage.needs_lw = drafts_[k].needs_lw;
-      } else {
-        stage.taken = written_local_memory(drafts_[k].program, chip_);
-      }
       before.push_back(tiles[k] ? &*loaded[k] : nullptr);
       after.push_back(tiles[k] ? &*tiles[k] : nullptr);
     }
@@ -440,8 +429,34 @@ class ModelCompiler {
       isa::for_each_in_parallel(count, work);
     }
   }
-  /// Results that later stages of a segment add to theirs stay in the PEs.
-  void share_results(size_t first, std::span<std::optional<TileProgram>> tiles) {
+  /// Results that later stages of a segment add to theirs stay in the PEs: as many as are worth more than the
+  /// constants that then have no room.
+  void share_results(std::vector<std::optional<TileProgram>>& tiles) {
+    has_results_.assign(tiles.size(), false);
+    const auto saved_by_weights = [&](std::vector<std::optional<TileProgram>>& of) {
+      return has_kept_weights_ ? cycles_of_kept_constants(resident_stages(of), chip_) : 0;
+    };
+    const std::vector<std::optional<TileProgram>> own = tiles;
+    int64_t most_saved = saved_by_weights(tiles);
+    for (int64_t lw = most_result_lw(chip_); lw > 0; lw /= 2) {
+      std::vector<std::optional<TileProgram>> with = own;
+      std::vector<bool> has_results;
+      int64_t saved = 0;
+      for_each_segment([&](size_t first, size_t count) {
+        const KeptResults kept = share_results(first, std::span(with).subspan(first, count), lw);
+        has_results.insert(has_results.end(), kept.changed.begin(), kept.changed.end());
+        saved += kept.saved_cycles;
+      });
+      if (std::ranges::none_of(has_results, std::identity())) break;
+      saved += saved_by_weights(with);
+      if (saved <= most_saved) continue;
+      most_saved = saved;
+      has_results_ = std::move(has_results);
+      tiles = std::move(with);
+      if (!has_kept_weights_) break;
+    }
+  }
+  KeptResults share_results(size_t first, std::span<std::optional<TileProgram>> tiles, int64_t lw) {
     std::vector<std::optional<TileProgram>> own(tiles.begin(), tiles.end());
     std::vector<ResultStage> stages, before;
     std::vector<const TileProgram*> after;
@@ -459,9 +474,24 @@ class ModelCompiler {
       before.back().tiles = tiles[k] ? &*own[k] : nullptr;
       after.push_back(stage.tiles);
     }
-    const std::vector<bool> changed = keep_results(stages, chip_);
-    has_results_.insert(has_results_.end(), changed.begin(), changed.end());
+    KeptResults kept = keep_results(stages, lw, chip_);
     verify_keep_results(before, after, chip_);
+    return kept;
+  }
+  /// Stages as keep_constants wants them.
+  std::vector<ResidentStage> resident_stages(std::vector<std::optional<TileProgram>>& tiles) const {
+    std::vector<ResidentStage> stages;
+    for (size_t k = 0; k < drafts_.size(); ++k) {
+      ResidentStage& stage = stages.emplace_back();
+      if (tiles[k]) {
+        stage.tiles = &*tiles[k];
+        stage.constant_streams = constant_streams(drafts_[k]);
+        stage.needs_lw = drafts_[k].needs_lw;
+      } else {
+        stage.taken = written_local_memory(drafts_[k].program, chip_);
+      }
+    }
+    return stages;
   }
   /// The plan's images by stream of a stage's program.
   std::vector<int> stream_images(const Draft& draft) const {

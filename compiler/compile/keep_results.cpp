@@ -20,8 +20,6 @@ using isa::Space;
 
 namespace {
 
-/// Of LM0, what results may take: the rest is for constants that stay, or come early.
-constexpr int64_t kShareOfLocal = 4;
 /// Alignment of what has words of its own, as values of a program have.
 constexpr int64_t kAlignmentLw = 2;
 
@@ -276,19 +274,21 @@ std::optional<Use> use_of(const ResultStage& stage, int number, const TileProgra
 
 class ResultKeeper {
  public:
-  ResultKeeper(const std::vector<ResultStage>& stages, const isa::Chip& chip)
+  ResultKeeper(const std::vector<ResultStage>& stages, int64_t most_lw, const isa::Chip& chip)
       : stages_(stages),
         chip_(chip),
         capacity_(chip.memory.lm_words / isa::kWordsPerLong),
+        most_lw_(most_lw),
         kept_(stages.size()),
         dropped_(stages.size()),
         erased_(stages.size()) {}
 
-  std::vector<bool> run() {
+  KeptResults run() {
     for (size_t k = 0; k < stages_.size(); ++k) {
       if (stages_[k].tiles != nullptr) keep(k);
     }
-    std::vector<bool> changed(stages_.size(), false);
+    std::vector<bool>& changed = found_.changed;
+    changed.assign(stages_.size(), false);
     for (size_t k = 0; k < stages_.size(); ++k) {
       changed[k] = !kept_[k].empty();
       if (stages_[k].tiles == nullptr) continue;
@@ -297,7 +297,7 @@ class ResultKeeper {
       for (auto node = erased_[k].rbegin(); node != erased_[k].rend(); ++node)
         program.body.erase(program.body.begin() + static_cast<ptrdiff_t>(*node));
     }
-    return changed;
+    return std::move(found_);
   }
 
  private:
@@ -314,7 +314,9 @@ class ResultKeeper {
     std::vector<Use> uses;
     for (size_t k = stage + 1; k < stages_.size(); ++k) {
       if (!stages_[k].may_keep) break;
-      if (stages_[k].tiles == nullptr) continue;
+      if (stages_[k].tiles == nullptr ||
+          std::ranges::find(stages_[k].images, image) == stages_[k].images.end())
+        continue;
       const TileProgram& reader = *stages_[k].tiles;
       for (size_t b = 0; b < reader.buffers.size(); ++b) {
         const TileBuffer& buffer = reader.buffers[b];
@@ -351,7 +353,7 @@ class ResultKeeper {
         }
       };
       take_all(kept_[k]);
-      if (sum > capacity_ / kShareOfLocal) return std::nullopt;
+      if (sum > most_lw_) return std::nullopt;
       if (stages_[k].tiles == nullptr) {
         take_all(stages_[k].taken);
         continue;
@@ -399,13 +401,41 @@ class ResultKeeper {
       }
       dropped_[use.stage].insert(use.buffer);
       erased_[use.stage].insert(use.loads.begin(), use.loads.end());
+      for (const size_t load : use.loads) found_.saved_cycles += load_cycles(program, program.body[load]);
     }
+    found_.saved_cycles -= made.lw();  // a step writes four LW
     for (size_t k = first; k <= uses.back().stage; ++k) kept_[k].push_back({address, made.lw(), Space::kLm0});
+  }
+
+  /// About what a load takes: transfers, and steps that bring rows to L1BM.
+  int64_t load_cycles(const TileProgram& program, const TileNode& node) const {
+    // The rate of l2bmb; l2bmd has four times as much.
+    const double l1bm_rate = std::holds_alternative<LoadPlaces>(node.kind) ? kUnitLw : kColumnLw;
+    return std::visit(
+        [&](const auto& op) -> int64_t {
+          if constexpr (requires { op.transfers; }) {
+            int64_t lw = 0;
+            for (const RowsTransfer& transfer : op.transfers) lw += transfer.count;
+            const TileStream& stream = program.streams[static_cast<size_t>(op.stream)];
+            // What L2BM has no room for comes from DRAM, and has gone there.
+            constexpr double kStayingShare = 0.4;
+            const bool stays = static_cast<double>(stream.transport.part_lw(stream.length_lw)) <=
+                               kStayingShare * static_cast<double>(chip_.memory.l2bm_lw);
+            const double rate = stays ? static_cast<double>(chip_.transfer.l2bm_mv_lw_per_cycle)
+                                      : chip_.transfer.dram_lw_per_cycle / chip_.l2b_per_group;
+            return static_cast<int64_t>(static_cast<double>(lw) * (1 / rate + 1 / l1bm_rate));
+          } else {
+            return 0;
+          }
+        },
+        node.kind);
   }
 
   const std::vector<ResultStage>& stages_;
   const isa::Chip& chip_;
   int64_t capacity_;  ///< LW of LM0
+  int64_t most_lw_;   ///< of those, for results
+  KeptResults found_;
   std::vector<std::vector<TileProgram::Kept>> kept_;
   std::vector<std::set<int>> dropped_;    ///< buffers that nobody fills any more
   std::vector<std::set<size_t>> erased_;  ///< their loads
@@ -413,8 +443,8 @@ class ResultKeeper {
 
 }  // namespace
 
-std::vector<bool> keep_results(const std::vector<ResultStage>& stages, const isa::Chip& chip) {
-  return ResultKeeper(stages, chip).run();
+KeptResults keep_results(const std::vector<ResultStage>& stages, int64_t most_lw, const isa::Chip& chip) {
+  return ResultKeeper(stages, most_lw, chip).run();
 }
 
 }  // namespace kodama::compiler

@@ -90,7 +90,7 @@ class KeptResultsVerifier {
         require(!other.meets(Space::kLm0, buffer.address_lw, buffer.size_lw),
                 fmt::format("buffer '{}' is where something else stays", buffer.name));
     }
-    buffers_.clear();
+    gone_.clear();
     staged_.clear();
     auto now = after.body.begin();
     for (const TileNode& node : before.body) {
@@ -98,9 +98,11 @@ class KeptResultsVerifier {
           std::holds_alternative<LoadRows>(node.kind) || std::holds_alternative<LoadPlaces>(node.kind);
       const bool is_there = now != after.body.end() && is_same(node, *now);
       require(is_there || is_load, "an operation is gone, or another one");
-      for (const int buffer : buffers_of(node).writes) buffers_.erase(buffer);
-      if (is_load) load(node, !is_there);
-      if (!is_there) continue;
+      if (!is_there) {
+        load(node);
+        continue;
+      }
+      for (const int buffer : buffers_of(node).writes) gone_.erase(buffer);
       read(node, *now);
       if (const auto* store = std::get_if<StoreRows>(&node.kind)) take_away(*store);
       make(*now);
@@ -135,25 +137,19 @@ class KeptResultsVerifier {
         was.kind);
   }
 
-  struct Filled {
-    WordsByPlace contents;
-    bool is_gone = false;  ///< no load brings it
-  };
-
   int image_of(int stream) const {
     const std::vector<int>& images = stages_[number_].images;
     return static_cast<size_t>(stream) < images.size() ? images[static_cast<size_t>(stream)] : -1;
   }
 
-  void load(const TileNode& node, bool is_gone) {
+  void load(const TileNode& node) {
     WordsByPlace contents;
     int buffer = -1;
     if (const auto* rows = std::get_if<LoadRows>(&node.kind)) {
       buffer = rows->buffer;
       const bool is_plain = !rows->normalize && rows->parts == 1 && rows->first_chunk == 0 &&
                             rows->first_column == 0 && rows->pitch == rows->order.groups * kCyclesPerStep;
-      require(is_plain || !is_gone, "a load of something else than rows is gone");
-      if (!is_plain) return;
+      require(is_plain, "a load of something else than rows is gone");
       const Words of{image_of(rows->stream), versions_[image_of(rows->stream)],
                      rows->form == RowsForm::kSpread ? 1 : 0};
       for (size_t b = 0; b < l1bs_; ++b) {
@@ -174,15 +170,24 @@ class KeptResultsVerifier {
       contents = lanes(places->places, of,
                        [&](int64_t l2bm) { return dram_of(places->transfers, places->l2bm + l2bm); });
     }
-    Filled& filled = buffers_[buffer];
-    filled.is_gone = filled.is_gone || is_gone;
-    for (const auto& [place, words] : contents) filled.contents[place] = words;
+    WordsByPlace& gone = gone_[buffer];
+    // Lanes fill all of it; of rows that nobody brings there is nothing.
+    if (std::holds_alternative<LoadPlaces>(node.kind)) gone.clear();
+    for (const auto& [place, words] : contents) {
+      if (is_nothing(words)) {
+        gone.erase(place);
+      } else {
+        gone[place] = words;
+      }
+    }
   }
 
+  static bool is_nothing(const Words& words) {
+    return std::ranges::all_of(words.dram, [](int64_t dram) { return dram < 0; });
+  }
   /// A unit of a chunk: four LW of a PE, a lane each, or one where it is spread.
   static void unit(WordsByPlace& contents, Words words, size_t l1b, const RowOrder& order,
                    int64_t buffer_rows, int64_t row, int64_t chunk, int64_t group, int64_t dram) {
-    if (dram < 0) return;
     words.dram.fill(dram);
     if (words.form == 1) {
       contents[{l1b, row * isa::round_up(order.chunks, kCyclesPerStep) + chunk}] = words;
@@ -220,18 +225,15 @@ class KeptResultsVerifier {
 
   void read(const TileNode& was, const TileNode& is) const {
     const std::vector<RowsInput> old_inputs = inputs_of(was), new_inputs = inputs_of(is);
-    for (const int buffer : buffers_of(is).reads) {
-      const auto filled = buffers_.find(buffer);
-      require(filled == buffers_.end() || !filled->second.is_gone, "nobody fills a buffer");
-    }
+    for (const int buffer : buffers_of(is).reads) require(!gone_.contains(buffer), "nobody fills a buffer");
     for (size_t k = 0; k < old_inputs.size(); ++k) {
       if (old_inputs[k] == new_inputs[k]) continue;
-      const auto filled = buffers_.find(old_inputs[k].buffer);
-      require(filled != buffers_.end() && !filled->second.contents.empty() && old_inputs[k].at == 0,
+      const auto gone = gone_.find(old_inputs[k].buffer);
+      require(gone != gone_.end() && !gone->second.empty() && old_inputs[k].at == 0,
               "a read of something else than rows that were loaded");
       const TileBuffer& buffer = after_[number_]->buffers[static_cast<size_t>(new_inputs[k].buffer)];
       require(buffer.address_lw >= 0 && buffer.memory == Space::kLm0, "a read of what doesn't stay");
-      for (const auto& [place, words] : filled->second.contents) {
+      for (const auto& [place, words] : gone->second) {
         const auto found = memory_.find({place.first, buffer.address_lw + new_inputs[k].at + place.second});
         require(found != memory_.end() && found->second == words && words.image >= 0,
                 fmt::format("LW {} of buffer '{}' isn't what its own load brings to L1B {}",
@@ -301,7 +303,9 @@ class KeptResultsVerifier {
         }
       }
     }
-    for (const auto& [place, each] : all) put(op.kept, place, each);
+    for (const auto& [place, each] : all) {
+      if (!is_nothing(each)) put(op.kept, place, each);
+    }
   }
   /// Where a store brings a LW of an L1B's results; -1: nowhere.
   static int64_t l2bm_of(const StoreRows& store, size_t l1b, int64_t l1bm) {
@@ -326,7 +330,7 @@ class KeptResultsVerifier {
   size_t number_ = 0;                    ///< of the stage
   WordsByPlace memory_;                  ///< LM0
   std::map<int, size_t> versions_;       ///< of images: who made what is there
-  std::map<int, Filled> buffers_;        ///< of the stage's own program, by what it loads
+  std::map<int, WordsByPlace> gone_;     ///< what loads that are gone would have brought, by buffer
   std::vector<const TileNode*> staged_;  ///< operations whose results nobody has taken yet
 };
 
