@@ -191,8 +191,7 @@ class ModelCompiler {
       try {
         std::vector<std::optional<TileProgram>> tiles;
         for (const Draft& draft : drafts_) tiles.push_back(draft.tiles);
-        share_results(tiles);
-        if (has_kept_weights_) keep_weights(tiles);
+        if (has_kept_weights_) keep_weights(tiles, lw_of_results());
         for_each_segment(
             [&](size_t first, size_t count) { make_segment(first, std::span(tiles).subspan(first, count)); });
         return;
@@ -287,14 +286,22 @@ class ModelCompiler {
   }
 
   /// What stays on the chip, and the program that brings it there.
-  void keep_weights(std::vector<std::optional<TileProgram>>& tiles) {
+  void keep_weights(std::vector<std::optional<TileProgram>>& tiles, const std::vector<int64_t>& results_lw) {
     result_.preparation = {};
     kept_.clear();
-    const std::vector<std::optional<TileProgram>> loaded(tiles);
-    std::vector<ResidentStage> stages = resident_stages(tiles);
+    std::vector<ResidentStage> stages;
     std::vector<const TileProgram*> before, after;
     for (size_t k = 0; k < drafts_.size(); ++k) {
-      before.push_back(tiles[k] ? &*loaded[k] : nullptr);
+      ResidentStage& stage = stages.emplace_back();
+      if (tiles[k]) {
+        stage.tiles = &*tiles[k];
+        stage.constant_streams = constant_streams(drafts_[k]);
+        stage.needs_lw = drafts_[k].needs_lw;
+        stage.results_lw = results_lw[k];
+      } else {
+        stage.taken = written_local_memory(drafts_[k].program, chip_);
+      }
+      before.push_back(tiles[k] ? &*drafts_[k].tiles : nullptr);
       after.push_back(tiles[k] ? &*tiles[k] : nullptr);
     }
     const std::optional<TileProgram> preparation = keep_constants(stages, chip_);
@@ -372,6 +379,7 @@ class ModelCompiler {
 
   /// Programs of a segment's stages, of which the first is draft number `first`.
   std::vector<scheduler::ProgramPart> make_parts(size_t first, std::span<std::optional<TileProgram>> tiles) {
+    const std::vector<bool> has_results = share_results(first, tiles);
     const std::vector<bool> has_windows = share_windows(first, tiles);
     const std::vector<std::optional<TileProgram>> loaded_by_themselves(tiles.begin(), tiles.end());
     std::vector<AheadStage> stages;
@@ -414,7 +422,7 @@ class ModelCompiler {
       Draft& draft = drafts_[first + refused.part];
       const bool had_windows = has_windows[refused.part] && std::exchange(draft.keeps_windows, false);
       const bool had_results =
-          !had_windows && has_results_[first + refused.part] && std::exchange(draft.keeps_results, false);
+          !had_windows && has_results[refused.part] && std::exchange(draft.keeps_results, false);
       if (!had_windows && !had_results && !make_room(draft, *tiles[refused.part]))
         std::rethrow_exception(refused.error);
       throw NoRoom{};
@@ -429,34 +437,22 @@ class ModelCompiler {
       isa::for_each_in_parallel(count, work);
     }
   }
-  /// Results that later stages of a segment add to theirs stay in the PEs: as many as are worth more than the
-  /// constants that then have no room.
-  void share_results(std::vector<std::optional<TileProgram>>& tiles) {
-    has_results_.assign(tiles.size(), false);
-    const auto saved_by_weights = [&](std::vector<std::optional<TileProgram>>& of) {
-      return has_kept_weights_ ? cycles_of_kept_constants(resident_stages(of), chip_) : 0;
-    };
-    const std::vector<std::optional<TileProgram>> own = tiles;
-    int64_t most_saved = saved_by_weights(tiles);
-    for (int64_t lw = most_result_lw(chip_); lw > 0; lw /= 2) {
-      std::vector<std::optional<TileProgram>> with = own;
-      std::vector<bool> has_results;
-      int64_t saved = 0;
-      for_each_segment([&](size_t first, size_t count) {
-        const KeptResults kept = share_results(first, std::span(with).subspan(first, count), lw);
-        has_results.insert(has_results.end(), kept.changed.begin(), kept.changed.end());
-        saved += kept.saved_cycles;
-      });
-      if (std::ranges::none_of(has_results, std::identity())) break;
-      saved += saved_by_weights(with);
-      if (saved <= most_saved) continue;
-      most_saved = saved;
-      has_results_ = std::move(has_results);
-      tiles = std::move(with);
-      if (!has_kept_weights_) break;
+  /// By draft, LW of LM0 that results will have where constants leave them room.
+  std::vector<int64_t> lw_of_results() {
+    kept_.clear();
+    std::vector<std::optional<TileProgram>> tiles;
+    for (const Draft& draft : drafts_) tiles.push_back(draft.tiles);
+    for_each_segment(
+        [&](size_t first, size_t count) { share_results(first, std::span(tiles).subspan(first, count)); });
+    std::vector<int64_t> lw(tiles.size(), 0);
+    for (size_t k = 0; k < tiles.size(); ++k) {
+      if (!tiles[k]) continue;
+      for (const TileProgram::Kept& each : tiles[k]->kept) lw[k] += each.size_lw;
     }
+    return lw;
   }
-  KeptResults share_results(size_t first, std::span<std::optional<TileProgram>> tiles, int64_t lw) {
+  /// Results that later stages of a segment add to theirs stay in the PEs. Returns whose programs keep some.
+  std::vector<bool> share_results(size_t first, std::span<std::optional<TileProgram>> tiles) const {
     std::vector<std::optional<TileProgram>> own(tiles.begin(), tiles.end());
     std::vector<ResultStage> stages, before;
     std::vector<const TileProgram*> after;
@@ -469,29 +465,15 @@ class ModelCompiler {
         stage.images = stream_images(draft);
       } else {
         stage.taken = written_local_memory(draft.program, chip_);
+        stage.taken.insert(stage.taken.end(), kept_.begin(), kept_.end());
       }
       before.push_back(stage);
       before.back().tiles = tiles[k] ? &*own[k] : nullptr;
       after.push_back(stage.tiles);
     }
-    KeptResults kept = keep_results(stages, lw, chip_);
+    std::vector<bool> changed = keep_results(stages, chip_);
     verify_keep_results(before, after, chip_);
-    return kept;
-  }
-  /// Stages as keep_constants wants them.
-  std::vector<ResidentStage> resident_stages(std::vector<std::optional<TileProgram>>& tiles) const {
-    std::vector<ResidentStage> stages;
-    for (size_t k = 0; k < drafts_.size(); ++k) {
-      ResidentStage& stage = stages.emplace_back();
-      if (tiles[k]) {
-        stage.tiles = &*tiles[k];
-        stage.constant_streams = constant_streams(drafts_[k]);
-        stage.needs_lw = drafts_[k].needs_lw;
-      } else {
-        stage.taken = written_local_memory(drafts_[k].program, chip_);
-      }
-    }
-    return stages;
+    return changed;
   }
   /// The plan's images by stream of a stage's program.
   std::vector<int> stream_images(const Draft& draft) const {
@@ -915,7 +897,6 @@ class ModelCompiler {
   std::vector<int> segment_end_;         ///< by stage: the last
   std::set<int> backwards_;              ///< images that were made so (goes_backwards)
   bool has_kept_weights_ = false;        ///< constants may stay in the PEs
-  std::vector<bool> has_results_;        ///< by draft: something stays in the PEs meanwhile
   std::vector<TileProgram::Kept> kept_;  ///< by what stays
   int64_t relayouts_lw_ = 0;             ///< of LM0, that relayouts may have
   std::vector<Draft> drafts_;            ///< of all chip stages

@@ -20,6 +20,8 @@ using isa::Space;
 
 namespace {
 
+/// Of LM0, what results may take: the rest is for constants that come early.
+constexpr int64_t kShareOfLocal = 4;
 /// Alignment of what has words of its own, as values of a program have.
 constexpr int64_t kAlignmentLw = 2;
 
@@ -274,21 +276,19 @@ std::optional<Use> use_of(const ResultStage& stage, int number, const TileProgra
 
 class ResultKeeper {
  public:
-  ResultKeeper(const std::vector<ResultStage>& stages, int64_t most_lw, const isa::Chip& chip)
+  ResultKeeper(const std::vector<ResultStage>& stages, const isa::Chip& chip)
       : stages_(stages),
         chip_(chip),
         capacity_(chip.memory.lm_words / isa::kWordsPerLong),
-        most_lw_(most_lw),
         kept_(stages.size()),
         dropped_(stages.size()),
         erased_(stages.size()) {}
 
-  KeptResults run() {
+  std::vector<bool> run() {
     for (size_t k = 0; k < stages_.size(); ++k) {
       if (stages_[k].tiles != nullptr) keep(k);
     }
-    std::vector<bool>& changed = found_.changed;
-    changed.assign(stages_.size(), false);
+    std::vector<bool> changed(stages_.size(), false);
     for (size_t k = 0; k < stages_.size(); ++k) {
       changed[k] = !kept_[k].empty();
       if (stages_[k].tiles == nullptr) continue;
@@ -297,7 +297,7 @@ class ResultKeeper {
       for (auto node = erased_[k].rbegin(); node != erased_[k].rend(); ++node)
         program.body.erase(program.body.begin() + static_cast<ptrdiff_t>(*node));
     }
-    return std::move(found_);
+    return changed;
   }
 
  private:
@@ -336,8 +336,8 @@ class ResultKeeper {
     }
   }
 
-  /// The first room of LM0 that all stages leave, and leave enough of to each other's buffers. Constants that
-  /// stay have the other end of it, and what is left between depends on the stage.
+  /// The last room of LM0 that all stages leave, and leave enough of to each other's buffers: before that of
+  /// constants that stay, so that what is left is in one piece.
   std::optional<int64_t> address_for(size_t first, const std::vector<Use>& uses, int64_t lw) const {
     const size_t last = uses.back().stage;
     std::vector<bool> taken(static_cast<size_t>(capacity_), false);
@@ -353,7 +353,7 @@ class ResultKeeper {
         }
       };
       take_all(kept_[k]);
-      if (sum > most_lw_) return std::nullopt;
+      if (sum > capacity_ / kShareOfLocal) return std::nullopt;
       if (stages_[k].tiles == nullptr) {
         take_all(stages_[k].taken);
         continue;
@@ -366,10 +366,11 @@ class ResultKeeper {
       if (sum + own_local_memory_lw(*stages_[k].tiles, Space::kLm0, without, chip_) > capacity_)
         return std::nullopt;
     }
-    int64_t free = 0;
-    for (int64_t at = 0; at < capacity_; ++at) {
-      free = taken[static_cast<size_t>(at)] ? 0 : free + 1;
-      if (free >= lw && (at + 1 - lw) % kAlignmentLw == 0) return at + 1 - lw;
+    const auto is_free = [&](int64_t at) {
+      return std::find(taken.begin() + at, taken.begin() + at + lw, true) == taken.begin() + at + lw;
+    };
+    for (int64_t at = (capacity_ - lw) / kAlignmentLw * kAlignmentLw; at >= 0; at -= kAlignmentLw) {
+      if (is_free(at)) return at;
     }
     return std::nullopt;
   }
@@ -401,41 +402,13 @@ class ResultKeeper {
       }
       dropped_[use.stage].insert(use.buffer);
       erased_[use.stage].insert(use.loads.begin(), use.loads.end());
-      for (const size_t load : use.loads) found_.saved_cycles += load_cycles(program, program.body[load]);
     }
-    found_.saved_cycles -= made.lw();  // a step writes four LW
     for (size_t k = first; k <= uses.back().stage; ++k) kept_[k].push_back({address, made.lw(), Space::kLm0});
-  }
-
-  /// About what a load takes: transfers, and steps that bring rows to L1BM.
-  int64_t load_cycles(const TileProgram& program, const TileNode& node) const {
-    // The rate of l2bmb; l2bmd has four times as much.
-    const double l1bm_rate = std::holds_alternative<LoadPlaces>(node.kind) ? kUnitLw : kColumnLw;
-    return std::visit(
-        [&](const auto& op) -> int64_t {
-          if constexpr (requires { op.transfers; }) {
-            int64_t lw = 0;
-            for (const RowsTransfer& transfer : op.transfers) lw += transfer.count;
-            const TileStream& stream = program.streams[static_cast<size_t>(op.stream)];
-            // What L2BM has no room for comes from DRAM, and has gone there.
-            constexpr double kStayingShare = 0.4;
-            const bool stays = static_cast<double>(stream.transport.part_lw(stream.length_lw)) <=
-                               kStayingShare * static_cast<double>(chip_.memory.l2bm_lw);
-            const double rate = stays ? static_cast<double>(chip_.transfer.l2bm_mv_lw_per_cycle)
-                                      : chip_.transfer.dram_lw_per_cycle / chip_.l2b_per_group;
-            return static_cast<int64_t>(static_cast<double>(lw) * (1 / rate + 1 / l1bm_rate));
-          } else {
-            return 0;
-          }
-        },
-        node.kind);
   }
 
   const std::vector<ResultStage>& stages_;
   const isa::Chip& chip_;
   int64_t capacity_;  ///< LW of LM0
-  int64_t most_lw_;   ///< of those, for results
-  KeptResults found_;
   std::vector<std::vector<TileProgram::Kept>> kept_;
   std::vector<std::set<int>> dropped_;    ///< buffers that nobody fills any more
   std::vector<std::set<size_t>> erased_;  ///< their loads
@@ -443,8 +416,8 @@ class ResultKeeper {
 
 }  // namespace
 
-KeptResults keep_results(const std::vector<ResultStage>& stages, int64_t most_lw, const isa::Chip& chip) {
-  return ResultKeeper(stages, most_lw, chip).run();
+std::vector<bool> keep_results(const std::vector<ResultStage>& stages, const isa::Chip& chip) {
+  return ResultKeeper(stages, chip).run();
 }
 
 }  // namespace kodama::compiler

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <vector>
 
 #include "compiler/tile/tile_program.h"
@@ -31,18 +30,9 @@ struct ResultStage {
   bool may_keep = true;                       ///< has room for what others keep
 };
 
-/// What became of the stages.
-struct KeptResults {
-  std::vector<bool> changed;  ///< which of them keep something more now
-  int64_t saved_cycles = 0;   ///< about what the loads took that are gone
-};
-/// Of LM0, what results may take at most in each stage: the rest is for constants that stay, or come early.
-constexpr int64_t most_result_lw(const isa::Chip& chip) {
-  return chip.memory.lm_words / isa::kWordsPerLong / 4;
-}
-/// Rewrites programs of stages that run one after the other, each of which keeps `most_lw` LW of results at
-/// most. What they keep already stays where it is.
-KeptResults keep_results(const std::vector<ResultStage>& stages, int64_t most_lw, const isa::Chip& chip);
+/// Rewrites programs of stages that run one after the other. What they keep already stays where it is,
+/// results have a quarter of LM0 at most beside it. Returns which of them keep something more now.
+std::vector<bool> keep_results(const std::vector<ResultStage>& stages, const isa::Chip& chip);
 
 /// InternalError unless the stages do in `after` what they do in `before`, but for results that are written
 /// to LM0, too, and loads that are gone: of each, every LW that every L1B would take must be where an earlier

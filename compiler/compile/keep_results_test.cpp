@@ -124,7 +124,7 @@ class KeepResults : public ::testing::TestWithParam<Way> {
   std::vector<bool> keep() {
     before_ = programs_;
     std::vector<ResultStage> stages = stages_of(programs_);
-    changed_ = keep_results(stages, most_result_lw(chip_), chip_).changed;
+    changed_ = keep_results(stages, chip_);
     return changed_;
   }
   std::vector<ResultStage> stages_of(std::vector<TileProgram>& programs) const {

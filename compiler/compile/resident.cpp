@@ -328,9 +328,8 @@ class ResidentPlanner {
       }
     }
     for (const Space memory : kMemories) {
-      int64_t& own = own_.back().at(number_of(memory));
-      own = own_local_memory_lw(*stage.tiles, memory, buffers, chip_) + stage.needs_lw;
-      for (const TileProgram::Kept& each : stage.tiles->kept) own += each.memory == memory ? each.size_lw : 0;
+      own_.back().at(number_of(memory)) = own_local_memory_lw(*stage.tiles, memory, buffers, chip_) +
+                                          stage.needs_lw + (memory == Space::kLm0 ? stage.results_lw : 0);
     }
   }
 
@@ -352,17 +351,13 @@ class ResidentPlanner {
     return lw;
   }
 
-  /// The longest range of a memory that no relayout writes, and that no stage keeps for something else.
+  /// The longest range of a memory that no relayout writes.
   TileProgram::Kept find_hole(Space memory) const {
     std::vector<bool> taken(static_cast<size_t>(capacity_), false);
-    const auto take = [&](const std::vector<TileProgram::Kept>& list) {
-      for (const TileProgram::Kept& each : list) {
+    for (const ResidentStage& stage : stages_) {
+      for (const TileProgram::Kept& each : stage.taken) {
         if (each.memory == memory) std::fill_n(taken.begin() + each.begin_lw, each.size_lw, true);
       }
-    };
-    for (const ResidentStage& stage : stages_) {
-      take(stage.taken);
-      if (stage.tiles != nullptr) take(stage.tiles->kept);
     }
     TileProgram::Kept longest, now;
     for (int64_t lw = 0; lw < capacity_; ++lw) {

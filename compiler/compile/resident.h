@@ -30,7 +30,8 @@ struct ResidentStage {
   TileProgram* tiles = nullptr;               ///< null for programs that are as they are (relayouts)
   std::vector<bool> constant_streams;         ///< of `tiles`: in DRAM before the network begins
   std::vector<TileProgram::Kept> taken = {};  ///< what such a program writes
-  int64_t needs_lw = 0;  ///< LW of each memory that are left to it in addition to what it declares
+  int64_t needs_lw = 0;    ///< LW of each memory that are left to it in addition to what it declares
+  int64_t results_lw = 0;  ///< LW of LM0 that results have meanwhile (keep_results.h)
 };
 
 /// Rewrites the stages' programs; each stays away from what is kept. Returns the preparation, or nothing
