@@ -160,6 +160,12 @@ TEST_F(Resident, RelayoutsAndStagesKeepTheirRoom) {
   list[0].needs_lw = 0;
   EXPECT_GT(cycles_of_kept_constants(list, chip_), 0);
   EXPECT_EQ(after_[0].buffers.size(), before_[0].buffers.size());  // nothing is rewritten by asking
+
+  // Results have LM0 while a stage works.
+  list[0].results_lw = all_;
+  preparation = keep_constants(list, chip_);
+  ASSERT_TRUE(preparation);
+  EXPECT_EQ(lw(*preparation, Space::kLm0), 0);
 }
 
 TEST_F(Resident, WhatStaysElsewhereIsCopied) {

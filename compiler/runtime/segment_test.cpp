@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <set>
@@ -9,6 +10,7 @@
 #include "compiler/compile/compile_model.h"
 #include "compiler/graph/import.h"
 #include "compiler/graph/test_models.h"
+#include "compiler/runtime/comparison.h"
 #include "compiler/runtime/runner.h"
 #include "isa/file.h"
 
@@ -89,6 +91,51 @@ TEST(Weights, ThatStayMakeTheSameBits) {
       if (!first) first = outcome;
       EXPECT_EQ(outcome.total.chip.cycles(), first->total.chip.cycles());
       EXPECT_EQ(outcome.first_cycles(), first->first_cycles());
+    }
+  }
+}
+
+/// What a block adds to its sums stays where its PEs have made it, in every way that they are divided.
+TEST(Results, ThatStayAreAdded) {
+  onnx::ModelProto model = testing::parse_model(
+      "g (float[2, 64, 14, 14] x) => (float[2, 64, 14, 14] y) {"
+      "a0 = Conv <pads = [1, 1, 1, 1]> (x, w0) a = Relu (a0)"
+      "b0 = Conv <pads = [1, 1, 1, 1]> (a, w1) b1 = Add (b0, a) b = Relu (b1)"
+      "c0 = Conv (b, w2) c = Relu (c0) d0 = Conv <pads = [1, 1, 1, 1]> (c, w3) d1 = Add (d0, b) d = Relu (d1)"
+      "e0 = Conv <pads = [1, 1, 1, 1]> (d, w4) e1 = Add (e0, d) y = Sigmoid (e1) }");
+  for (const char* name : {"w0", "w1", "w3", "w4"})
+    testing::add_random(model, name, {64, 64, 3, 3}, -0.1, 0.1);
+  testing::add_random(model, "w2", {64, 64, 1, 1}, -0.2, 0.2);
+  model = import_model(std::move(model), {}, "t");
+  for (const MatrixPrecision precision :
+       {MatrixPrecision::kGFloat, MatrixPrecision::kHalf, MatrixPrecision::kFloat}) {
+    for (const Weights weights : {Weights::kStream, Weights::kResident}) {
+      SCOPED_TRACE(matrix_precision_name(precision));
+      CompileOptions options;
+      options.precision = precision;
+      options.weights = weights;
+      options.planned_weights = weights;
+      int makers = 0, readers = 0;
+      options.dump_after = {"tile"};
+      options.dump = [&](const std::string&, const std::string&, const std::string&,
+                         const std::string& text) {
+        makers += text.find("buffer results that stay") != std::string::npos ? 1 : 0;
+        readers += text.find("buffer results of") != std::string::npos ? 1 : 0;
+      };
+      const CompiledModel compiled = compile_model(model, isa::find_chip("mncore2"), options);
+      EXPECT_GE(makers, 2);
+      EXPECT_EQ(readers, makers);
+      RunnerOptions run_options;
+      run_options.machine.memory = simulator::MachineOptions::Memory::kDirty;
+      run_options.hazards = simulator::Hazards::kError;
+      const TensorMap inputs = inputs_of(compiled);
+      const Tensor found = ModelRunner(compiled, run_options).run(inputs).outputs.at("y");
+      const Tensor expected = run_graph(model, inputs).at("y");
+      double difference = 0;
+      for (int64_t k = 0; k < expected.size(); ++k)
+        difference =
+            std::max<double>(difference, std::abs(found.data<float>()[k] - expected.data<float>()[k]));
+      EXPECT_LT(difference, default_tolerance(precision));
     }
   }
 }
