@@ -10,8 +10,8 @@
 #include "compiler/compile/compile_model.h"
 #include "compiler/graph/passes.h"
 #include "compiler/kernels/kernel.h"
+#include "compiler/plan/model_plan.h"
 #include "isa/error.h"
-#include "layout/plan/planner.h"
 #include "passes/registry.h"
 #include "scheduler/machine/passes.h"
 

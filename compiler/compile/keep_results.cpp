@@ -1,9 +1,10 @@
 #include "compiler/compile/keep_results.h"
 
 #include <algorithm>
-#include <map>
 #include <optional>
 #include <set>
+#include <string>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <variant>
@@ -305,7 +306,7 @@ class ResultKeeper {
   void keep(size_t stage) {
     TileProgram& program = *stages_[stage].tiles;
     const Maker made(program);
-    if (made.list().empty()) return;
+    if (made.list().empty() || made.lw() > capacity_ / kShareOfLocal) return;
     const auto& store = std::get<StoreRows>(program.body[made.list()[0].store].kind);
     const std::vector<int>& images = stages_[stage].images;
     const int image =
