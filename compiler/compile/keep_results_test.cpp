@@ -158,7 +158,11 @@ class KeepResults : public ::testing::TestWithParam<Way> {
   /// The first operation of a stage that may keep something, as `read` sees it.
   template <typename Read>
   void first_finish(size_t number, Read&& read) {
-    for (TileNode& node : programs_[number].body) {
+    first_finish_of(programs_[number].body, read);
+  }
+  template <typename Read>
+  static void first_finish_of(std::vector<TileNode>& body, Read&& read) {
+    for (TileNode& node : body) {
       if (auto* rows = std::get_if<FinishRows>(&node.kind)) return read(*rows);
       if (auto* lanes = std::get_if<FinishLanes>(&node.kind)) return read(*lanes);
     }
@@ -335,6 +339,19 @@ TEST_P(KeepResults, TheVerifierFindsDamage) {
   damaged("other rows are stored", [&] {
     for (std::vector<TileProgram>* programs : {&programs_, &before_})
       std::get<StoreRows>((*programs)[0].body.back().kind).transfers[0].dram -= 64;
+  });
+  damaged("another L2B's rows are wanted", [&] {
+    std::visit(
+        [](auto& op) {
+          if constexpr (requires { op.transfers; }) op.transfers[0].l2b = 1;
+        },
+        before_[2].body[0].kind);
+  });
+  damaged("a change in a loop", [&] {
+    for (std::vector<TileProgram>* programs : {&programs_, &before_})
+      (*programs)[1].body = {{TileLoop{"again", 2, (*programs)[1].body}}};
+    first_finish_of(std::get<TileLoop>(programs_[1].body[0].kind).body,
+                    [](auto& op) { op.inputs[0].at += 4; });
   });
   damaged("another stage has written over the image", [&] {
     images_[1][2] = 2;

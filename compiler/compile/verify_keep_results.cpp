@@ -36,6 +36,12 @@ struct Words {
 /// By L1B and LW.
 using WordsByPlace = std::map<std::pair<size_t, int64_t>, Words>;
 
+/// Whether every L2B moves rows of its own.
+bool are_own(const std::vector<RowsTransfer>& transfers) {
+  return std::ranges::all_of(transfers, [](const RowsTransfer& transfer) {
+    return transfer.stream < 0 && transfer.group < 0 && transfer.l2b < 0 && !transfer.to_all;
+  });
+}
 /// The place of a LW of L2BM in an L2B's part of DRAM; -1: nobody brings it.
 int64_t dram_of(const std::vector<RowsTransfer>& transfers, int64_t l2bm) {
   for (const RowsTransfer& transfer : transfers) {
@@ -111,22 +117,22 @@ class KeptResultsVerifier {
     require(now == after.body.end(), "an operation came from nowhere");
   }
 
-  /// But for what is kept, and inputs that are.
-  static bool is_same(const TileNode& was, const TileNode& is) {
+  /// But for what is kept, and inputs that are; nothing of that is in loops.
+  static bool is_same(const TileNode& was, const TileNode& is, bool in_loop = false) {
     if (was.kind.index() != is.kind.index()) return false;
     return std::visit(
         [&](const auto& old) {
           using Op = std::decay_t<decltype(old)>;
           Op op = std::get<Op>(is.kind);
           if constexpr (std::is_same_v<Op, TileLoop>) {
-            return old.count == op.count &&
-                   std::ranges::equal(old.body, op.body,
-                                      [](const TileNode& a, const TileNode& b) { return is_same(a, b); });
+            const auto same = [](const TileNode& a, const TileNode& b) { return is_same(a, b, true); };
+            return old.name == op.name && old.count == op.count &&
+                   std::ranges::equal(old.body, op.body, same);
           } else {
             if constexpr (requires { op.kept; }) {
-              op.kept = old.kept;
+              if (!in_loop) op.kept = old.kept;
               for (size_t k = 0; k < std::min(op.inputs.size(), old.inputs.size()); ++k) {
-                if (!op.inputs[k].of_rows) continue;
+                if (in_loop || !op.inputs[k].of_rows) continue;
                 op.inputs[k].buffer = old.inputs[k].buffer;
                 op.inputs[k].at = old.inputs[k].at;
               }
@@ -148,8 +154,9 @@ class KeptResultsVerifier {
     if (const auto* rows = std::get_if<LoadRows>(&node.kind)) {
       buffer = rows->buffer;
       const bool is_plain = !rows->normalize && rows->parts == 1 && rows->first_chunk == 0 &&
-                            rows->first_column == 0 && rows->pitch == rows->order.groups * kCyclesPerStep;
-      require(is_plain, "a load of something else than rows is gone");
+                            rows->first_column == 0 && rows->columns == rows->pitch &&
+                            rows->pitch == rows->order.groups * kCyclesPerStep;
+      require(is_plain && are_own(rows->transfers), "a load of something else than own rows is gone");
       const Words of{image_of(rows->stream), versions_[image_of(rows->stream)],
                      rows->form == RowsForm::kSpread ? 1 : 0};
       for (size_t b = 0; b < l1bs_; ++b) {
@@ -166,6 +173,7 @@ class KeptResultsVerifier {
       }
     } else if (const auto* places = std::get_if<LoadPlaces>(&node.kind)) {
       buffer = places->buffer;
+      require(are_own(places->transfers), "a load of something else than own rows is gone");
       const Words of{image_of(places->stream), versions_[image_of(places->stream)], 2};
       contents = lanes(places->places, of,
                        [&](int64_t l2bm) { return dram_of(places->transfers, places->l2bm + l2bm); });
@@ -265,7 +273,7 @@ class KeptResultsVerifier {
   }
 
   void take_away(const StoreRows& store) {
-    const int image = image_of(store.stream);
+    const int image = are_own(store.transfers) ? image_of(store.stream) : -1;
     if (image >= 0) versions_[image] = number_;
     for (const TileNode* node : std::exchange(staged_, {})) {
       if (const auto* rows = std::get_if<FinishRows>(&node->kind)) {
