@@ -104,11 +104,7 @@ class Inverse {
     const RowsForm form = finish.spread ? RowsForm::kSpread : RowsForm::kVectors;
     StoreRows back;
     set_segments(back, load.order, load.chunks);
-    if (finish.spread) {
-      back.segments = load.chunks;
-      back.segment_lw = back.l1b_row_lw = back.chunk_lw = kUnitLw;
-      back.l1b_segment_lw = staged_rows * kUnitLw;
-    }
+    if (finish.spread) set_spread_segments(back, load.chunks, staged_rows);
     const auto segments = [](const StoreRows& store) {
       return std::tuple(store.segments, store.segment_lw, store.chunk_lw, store.l1b_row_lw,
                         store.l1b_segment_lw);
@@ -142,8 +138,9 @@ class Maker {
     }
   }
   const std::vector<Made>& list() const { return list_; }
-  /// LW of the PEs for all of them, and for each place.
+  /// LW of the PEs for all of them.
   int64_t lw() const { return places_ * place_lw_; }
+  /// Where its place begins.
   int64_t at(const Made& made) const { return made.place * place_lw_; }
 
  private:

@@ -189,6 +189,12 @@ void set_segments(StoreRows& store, const RowOrder& order, int64_t chunks) {
   store.l1b_row_lw = chunks * order.groups * kUnitLw;
 }
 
+void set_spread_segments(StoreRows& store, int64_t chunks, int64_t staged_rows) {
+  store.segments = chunks;
+  store.segment_lw = store.l1b_row_lw = store.chunk_lw = kUnitLw;
+  store.l1b_segment_lw = staged_rows * kUnitLw;
+}
+
 const char* rows_or_channels(bool channels) {
   return channels ? "channels" : "rows";
 }

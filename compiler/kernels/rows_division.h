@@ -100,6 +100,8 @@ int64_t passes_cycles(int64_t passes, int64_t step_cycles, int64_t transfer_cycl
 int64_t own_rows_cycles(int64_t lw, const isa::Chip& chip);
 /// Makes L1Bs that have `chunks` chunks of every row bring them to an image's rows.
 void set_segments(StoreRows& store, const RowOrder& order, int64_t chunks);
+/// The same where rows are spread (FinishRows): those of a chunk follow each other, `staged_rows` in L1BM.
+void set_spread_segments(StoreRows& store, int64_t chunks, int64_t staged_rows);
 /// "rows" or "channels".
 const char* rows_or_channels(bool channels);
 

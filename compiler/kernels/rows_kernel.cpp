@@ -461,12 +461,7 @@ TileProgram RowsTiler::program(const RowsTiling& tiling, const std::string& name
         store.rows = rows;
         store.row_lw = s.out.row_lw();
         set_segments(store, s.out.order(), s.chunks_out);
-        if (s.spread) {
-          // The rows of a chunk follow each other.
-          store.segments = s.chunks_out;
-          store.segment_lw = store.l1b_row_lw = store.chunk_lw = kUnitLw;
-          store.l1b_segment_lw = tiling.rows * store.segment_lw;
-        }
+        if (s.spread) set_spread_segments(store, s.chunks_out, tiling.rows);
         return store;
       };
       for (const int64_t tile : in_turn(ceil_div(tiling.rows, s.tile_rows), backwards)) {

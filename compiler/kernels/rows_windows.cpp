@@ -171,12 +171,7 @@ class WindowsTiler : WindowsKernel {
             normalize.first_row = row;
             normalize.buffer_rows = tiling.rows;
             normalize.spread = s.spread;
-            if (s.spread) {
-              // The rows of a chunk follow each other.
-              store.segments = s.chunks;
-              store.segment_lw = store.l1b_row_lw = store.chunk_lw = kUnitLw;
-              store.l1b_segment_lw = normalize.staged_rows() * kUnitLw;
-            }
+            if (s.spread) set_spread_segments(store, s.chunks, normalize.staged_rows());
             add(std::move(normalize));
           } else {
             add(reduction(tiling, s, s.staged, windows, inputs, row, rows));

@@ -140,6 +140,42 @@ TEST(Results, ThatStayAreAdded) {
   }
 }
 
+/// Normalizations keep their rows, and add others' rows: of one column at a time, and spread.
+TEST(Results, OfNormalizations) {
+  for (const int64_t rows : {256, 2048}) {
+    SCOPED_TRACE(rows);
+    onnx::ModelProto model = testing::parse_model(
+        fmt::format("g (float[{0}, 64] x) => (float[{0}, 64] y) {{"
+                    "a = LayerNormalization (x, g) b = MatMul (a, w) s = Softmax (b) t = Add (s, a)"
+                    "y = LayerNormalization (t, g) }}",
+                    rows));
+    testing::add_random(model, "w", {64, 64}, -0.2, 0.2);
+    testing::add_random(model, "g", {64}, 0.5, 1.5);
+    model = import_model(std::move(model), {}, "t");
+    CompileOptions options;
+    bool keeps = false, reads = false;
+    options.dump_after = {"tile"};
+    options.dump = [&](const std::string&, const std::string&, const std::string&, const std::string& text) {
+      const size_t at = text.find("normalize rows");
+      if (at == std::string::npos) return;
+      keeps = keeps || text.find("kept in results that stay", at) != std::string::npos;
+      reads = reads || text.find("results of", at) != std::string::npos;
+    };
+    const CompiledModel compiled = compile_model(model, isa::find_chip("mncore2"), options);
+    EXPECT_TRUE(keeps && reads);
+    RunnerOptions run_options;
+    run_options.machine.memory = simulator::MachineOptions::Memory::kDirty;
+    run_options.hazards = simulator::Hazards::kError;
+    const TensorMap inputs = inputs_of(compiled);
+    const Tensor found = ModelRunner(compiled, run_options).run(inputs).outputs.at("y");
+    const Tensor expected = run_graph(model, inputs).at("y");
+    double difference = 0;
+    for (int64_t k = 0; k < expected.size(); ++k)
+      difference = std::max<double>(difference, std::abs(found.data<float>()[k] - expected.data<float>()[k]));
+    EXPECT_LT(difference, 4 * default_tolerance(MatrixPrecision::kGFloat));  // of values up to 4
+  }
+}
+
 /// A table that stays is read where indices say, as one that comes again: T points from its own words.
 TEST(Weights, TablesThatStayAreReadByIndices) {
   const onnx::ModelProto model =
