@@ -42,10 +42,18 @@ TEST_P(RoundTrip, EveryMnemonicInManyForms) {
   }
 }
 
+#if defined(KODAMA_SANITIZED)
+constexpr int kFuzzedTexts = 4000;
+constexpr uint64_t kRandomPrograms = 6;
+#else
+constexpr int kFuzzedTexts = 20000;
+constexpr uint64_t kRandomPrograms = 20;
+#endif
+
 TEST_P(RoundTrip, RandomPrograms) {
   size_t widest = 0;
   std::set<size_t> kinds;
-  for (uint64_t seed = 0; seed < 20; ++seed) {
+  for (uint64_t seed = 0; seed < kRandomPrograms; ++seed) {
     RandomProgram random(chip(GetParam()), seed);
     const isa::Program program = random.program(500);
     const std::string text = print(program);
@@ -181,7 +189,7 @@ TEST(Fuzz, RandomBytes) {
   std::mt19937_64 engine(11);
   const std::string alphabet = "$lmnrstjvexybcdpi0123456789[],;/@.-+ \t\n#\"fhadulwik\0\r\xc3";
   int accepted = 0;
-  for (int i = 0; i < 20000; ++i) {
+  for (int i = 0; i < kFuzzedTexts; ++i) {
     std::string text(engine() % 64, ' ');
     const bool any_byte = engine() % 4 == 0;
     for (char& c : text) c = any_byte ? static_cast<char>(engine()) : alphabet[engine() % alphabet.size()];
@@ -194,7 +202,7 @@ TEST(Fuzz, MutatedPrograms) {
   std::mt19937_64 engine(12);
   const std::string inserts = "$lmnrstjv0123456789[],;/@.-e#\"xi \n";
   int accepted = 0;
-  for (int i = 0; i < 20000; ++i) {
+  for (int i = 0; i < kFuzzedTexts; ++i) {
     std::string text = print_statement(random.statement());
     for (uint64_t edits = 1 + engine() % 3; edits > 0; --edits) {
       const size_t at = engine() % (text.size() + 1);

@@ -4,6 +4,7 @@
 #   COLD: compiled faster, -O1 in release builds: runs and large models spend no time there.
 #   TESTS_APART: tests are never compiled together, since their helpers have the same names.
 #   SHARDS: as many CTest tests share its cases.
+#   Cases named Nightly... are a test of the long suite.
 #   Shared libraries (host/, python/) contain them, so all are position independent.
 #   Headers are included as "folder/header.h" from the root of the project.
 add_library(kodama_options INTERFACE)
@@ -23,6 +24,7 @@ if(KODAMA_SANITIZE OR KODAMA_FUZZ)
   target_compile_options(kodama_options INTERFACE
       -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
   target_link_options(kodama_options INTERFACE -fsanitize=address,undefined)
+  target_compile_definitions(kodama_options INTERFACE KODAMA_SANITIZED)  # ten times slower: tests make fewer random cases
 endif()
 if(KODAMA_FUZZ)
   target_compile_options(kodama_options INTERFACE -fsanitize=fuzzer-no-link)
@@ -80,7 +82,7 @@ function(kodama_library name)
   set_property(GLOBAL APPEND PROPERTY kodama_libraries kodama_${name})  # cmake/install.cmake
   target_link_libraries(kodama_${name} PUBLIC kodama_options ${ARG_PUBLIC} PRIVATE ${ARG_PRIVATE})
   set_target_properties(kodama_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON
-                        UNITY_BUILD ${KODAMA_UNITY} UNITY_BUILD_BATCH_SIZE 8)
+                        UNITY_BUILD ${KODAMA_UNITY} UNITY_BUILD_BATCH_SIZE 16)
   target_compile_options(kodama_${name} PRIVATE ${kodama_library_options})
   if(ARG_COLD)
     target_compile_options(kodama_${name} PRIVATE $<$<CONFIG:Release>:-O1>)
@@ -92,17 +94,27 @@ function(kodama_library name)
     target_compile_options(kodama_${name}_test PRIVATE ${kodama_test_options})
     kodama_precompile(kodama_${name}_test ${name} test)
     if(NOT ARG_TESTS_APART)
-      set_target_properties(kodama_${name}_test PROPERTIES UNITY_BUILD ${KODAMA_UNITY} UNITY_BUILD_BATCH_SIZE 4)
+      set_target_properties(kodama_${name}_test PROPERTIES UNITY_BUILD ${KODAMA_UNITY} UNITY_BUILD_BATCH_SIZE 8)
     endif()
+    set(filter "GTEST_FILTER=-*.Nightly*")
     if(ARG_SHARDS)
       foreach(shard RANGE 1 ${ARG_SHARDS})
         math(EXPR index "${shard} - 1")
         add_test(NAME unit.${name}.${shard} COMMAND kodama_${name}_test)
         set_tests_properties(unit.${name}.${shard} PROPERTIES
-            ENVIRONMENT "GTEST_TOTAL_SHARDS=${ARG_SHARDS};GTEST_SHARD_INDEX=${index}")
+            ENVIRONMENT "${filter};GTEST_TOTAL_SHARDS=${ARG_SHARDS};GTEST_SHARD_INDEX=${index}")
       endforeach()
     else()
       add_test(NAME unit.${name} COMMAND kodama_${name}_test)
+      set_tests_properties(unit.${name} PROPERTIES ENVIRONMENT "${filter}")
     endif()
+    foreach(file ${tests})
+      file(STRINGS ${file} nightly REGEX "^TEST(_[FP])?\\([A-Za-z]+, Nightly")
+      if(nightly)
+        add_test(NAME unit.${name}.nightly COMMAND kodama_${name}_test --gtest_filter=*.Nightly*)
+        set_tests_properties(unit.${name}.nightly PROPERTIES LABELS long TIMEOUT 7200)
+        break()
+      endif()
+    endforeach()
   endif()
 endfunction()

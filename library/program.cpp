@@ -5,6 +5,7 @@
 
 #include "compiler/compile/plan_slices.h"
 #include "compiler/driver/session_options.h"
+#include "compiler/dynamic/stored_programs.h"
 #include "compiler/graph/onnx_model.h"
 #include "compiler/package/package.h"
 #include "compiler/proto/tensor_file.h"
@@ -35,7 +36,9 @@ CompiledModel compile_static(onnx::ModelProto model, const compiler::SessionOpti
   layout::SolutionCache cache(options.cache);
   if (!options.cache.empty()) compile.cache = &cache;
   compile.progress = to_counts(progress);
-  return compiler::compile_model(std::move(model), chip, compile, prepared);
+  std::optional<compiler::StoredPrograms> stored =
+      compiler::stored_programs(options.cache, options.dump_after);
+  return compiler::compile_or_find(std::move(model), chip, compile, stored ? &*stored : nullptr, prepared);
 }
 
 }  // namespace library

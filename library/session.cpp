@@ -8,7 +8,6 @@
 #include "compiler/report/html_report.h"
 #include "isa/output.h"
 #include "library/states.h"
-#include "passes/registry.h"
 
 namespace kodama {
 
@@ -127,9 +126,8 @@ void library::SessionState::prepare_open() {
   dynamic.compile = compiler::compile_options(own, compiler::dump_points(&own.passes), own.planner);
   if (!own.cache.empty()) {
     dynamic.compile.cache = &cache.emplace(own.cache);
-    // Dumps are of passes that run; what a plugin is, its name doesn't say.
-    if (own.dump_after.empty() && !passes::RegisteringPlugin::any())
-      dynamic.programs = &stored.emplace(compiler::StoredPrograms::directory_in(own.cache));
+    stored = compiler::stored_programs(own.cache, own.dump_after);
+    dynamic.programs = stored ? &*stored : nullptr;
   }
   dynamic.runner = options;
   dynamic.cache_limit = program->cache_limit;

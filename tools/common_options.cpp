@@ -218,8 +218,8 @@ void add_model_options(CLI::App& app, ModelOptions& options) {
       ->needs(dump_after);
   CLI::Option* cache =
       app.add_option("--cache", options.cache,
-                     "directory that keeps what conversions cost, and programs of models that are compiled "
-                     "in parts; default KODAMA_CACHE, or kodama in ~/.cache");
+                     "directory that keeps compiled programs, and what conversions cost; default "
+                     "KODAMA_CACHE, or kodama in ~/.cache");
   app.add_flag_callback(
          "--no-cache", [&options] { options.cache = ""; }, "keep nothing between runs")
       ->excludes(cache);

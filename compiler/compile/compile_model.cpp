@@ -910,8 +910,7 @@ class ModelCompiler {
 
 }  // namespace
 
-LayerGraph lowered_layers(onnx::ModelProto graph_model, const CompileOptions& options,
-                          onnx::ModelProto* prepared) {
+onnx::ModelProto prepared_model(onnx::ModelProto graph_model, const CompileOptions& options) {
   GraphPassOptions pass_options;
   pass_options.direct_operators.insert(directly_lowered_operators().begin(),
                                        directly_lowered_operators().end());
@@ -921,6 +920,11 @@ LayerGraph lowered_layers(onnx::ModelProto graph_model, const CompileOptions& op
       options.dump(pass.name, result.graph().name(), "onnx",
                    serialize_model(result, "--dump-after " + pass.name));
   });
+  return graph_model;
+}
+
+LayerGraph lowered_layers(onnx::ModelProto model, const CompileOptions& options, onnx::ModelProto* prepared) {
+  onnx::ModelProto graph_model = prepared_model(std::move(model), options);
   LayerGraph layers =
       lower_to_layers(graph_model, options.lowering, [&](const std::string& pass, const LayerGraph& graph) {
         if (options.wants_dump(pass)) options.dump(pass, graph_model.graph().name(), "json", to_json(graph));

@@ -66,6 +66,9 @@ struct CompileOptions {
 CompiledModel compile_model(onnx::ModelProto model, const isa::Chip& chip, const CompileOptions& options,
                             onnx::ModelProto* prepared = nullptr);
 
+/// A model after the graph passes.
+onnx::ModelProto prepared_model(onnx::ModelProto model, const CompileOptions& options);
+
 /// The layers of a model without those passes that look at the chip.
 LayerGraph lowered_layers(onnx::ModelProto model, const CompileOptions& options,
                           onnx::ModelProto* prepared = nullptr);

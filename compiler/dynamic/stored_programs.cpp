@@ -7,6 +7,7 @@
 #include "compiler/graph/onnx_model.h"
 #include "compiler/package/package.h"
 #include "compiler/proto/tensor_proto.h"
+#include "passes/registry.h"
 
 namespace kodama::compiler {
 
@@ -130,6 +131,25 @@ std::optional<std::string> StoredPrograms::verdict(const std::string& key) const
 
 void StoredPrograms::store_verdict(const std::string& key, const std::string& why_not) {
   cache_.store(verdict_entry(key), why_not);
+}
+
+std::optional<StoredPrograms> stored_programs(const std::string& cache,
+                                              const std::set<std::string>& dump_after) {
+  if (cache.empty() || !dump_after.empty() || passes::RegisteringPlugin::any()) return std::nullopt;
+  return StoredPrograms(StoredPrograms::directory_in(cache));
+}
+
+CompiledModel compile_or_find(onnx::ModelProto model, const isa::Chip& chip, const CompileOptions& options,
+                              StoredPrograms* programs, onnx::ModelProto* prepared) {
+  if (programs == nullptr) return compile_model(std::move(model), chip, options, prepared);
+  const std::string key = program_key(model, chip, options);
+  if (std::optional<StoredPrograms::Made> made = programs->find(key, chip)) {
+    if (prepared != nullptr) *prepared = prepared_model(std::move(model), options);
+    return std::move(made->compiled);
+  }
+  CompiledModel compiled = compile_model(std::move(model), chip, options, prepared);
+  programs->store(key, {}, compiled);
+  return compiled;
 }
 
 }  // namespace kodama::compiler

@@ -3,6 +3,7 @@
 #include <onnx/onnx_pb.h>
 
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -14,10 +15,14 @@
 /// What was compiled, kept on disk from one process to the next, beside solved conversions and by the same
 /// means.
 ///
-/// A key says all that a program follows from: the region's model with bound values and a digest of its
+/// These are regions of models that are compiled in parts (dynamic_executor.h), and whole models.
+/// A key says all that a program follows from: the model with bound values and a digest of its
 /// constants, chip, options, and compiler_version(). A value is a package (compiler/compile/package.h) or,
 /// where nothing is left to run, the results; of regions that the chip's way refuses, why. What can't be read
 /// counts as not there.
+///
+///     std::optional<StoredPrograms> programs = stored_programs(cache_directory, {});
+///     CompiledModel compiled = compile_or_find(model, chip, options, programs ? &*programs : nullptr);
 namespace kodama::compiler {
 
 /// Of all sources that have a say in what a program is: a hash of their texts, made by the build.
@@ -53,5 +58,15 @@ class StoredPrograms {
   layout::SolutionCache cache_;
   int64_t most_bytes_;
 };
+
+/// Those of a cache directory. Nothing where there is none (empty), where passes must run because their
+/// results are wanted, and beside plugins: a plugin's name doesn't say what it is.
+std::optional<StoredPrograms> stored_programs(const std::string& cache,
+                                              const std::set<std::string>& dump_after);
+
+/// What compile_model() gives, or gave for the same model, chip and options. `programs`: null means compile.
+/// `prepared` as there.
+CompiledModel compile_or_find(onnx::ModelProto model, const isa::Chip& chip, const CompileOptions& options,
+                              StoredPrograms* programs, onnx::ModelProto* prepared = nullptr);
 
 }  // namespace kodama::compiler

@@ -11,6 +11,7 @@
 #include "compiler/dynamic/dynamic_executor.h"
 #include "compiler/graph/import.h"
 #include "compiler/graph/test_models.h"
+#include "compiler/package/package.h"
 #include "isa/file.h"
 
 namespace kodama::compiler {
@@ -173,6 +174,46 @@ TEST_F(StoredProgramsTest, LoopsWithStatesOnTheChipAndFoldedRegions) {
   EXPECT_EQ(second.outputs, first.outputs);
   EXPECT_EQ(second.total.stats.bytes_to_chip, first.total.stats.bytes_to_chip);
   EXPECT_EQ(second.total.stats.chip.cycles(), first.total.stats.chip.cycles());
+}
+
+/// As another process would compile a whole model.
+TEST_F(StoredProgramsTest, WholeModelsAreFound) {
+  onnx::ModelProto model = testing::parse_model(
+      "g (float[5,4] x) => (float[5,3] y) { p = MatMul(x, w) s = Relu(p) y = Add(s, b) }");
+  testing::add_random(model, "w", {4, 3});
+  testing::add_random(model, "b", {3});
+  model = import_model(model, {}, "test");
+  int64_t layers_planned = 0;
+  CompileOptions options;
+  options.precision = MatrixPrecision::kFloat;
+  options.progress = [&](int64_t, int64_t, const std::string&) { ++layers_planned; };
+  const auto compile = [&](onnx::ModelProto* prepared = nullptr) {
+    layers_planned = 0;
+    StoredPrograms programs(directory_.string(), most_bytes_);
+    return package_to_bytes(compile_or_find(model, chip_, options, &programs, prepared));
+  };
+  onnx::ModelProto prepared;
+  const std::string plain = package_to_bytes(compile_or_find(model, chip_, options, nullptr, &prepared));
+  EXPECT_EQ(compile(), plain);
+  EXPECT_GT(layers_planned, 0);
+  onnx::ModelProto again;
+  EXPECT_EQ(compile(&again), plain);
+  EXPECT_EQ(layers_planned, 0);
+  EXPECT_EQ(again.SerializeAsString(), prepared.SerializeAsString());
+
+  options.lowering.fuse = false;
+  EXPECT_NE(compile(), plain);
+  EXPECT_GT(layers_planned, 0);
+  options.lowering.fuse = true;
+  for (const fs::path& file : files()) isa::write_file_atomically(file.string(), "damaged");
+  EXPECT_EQ(compile(), plain);
+  EXPECT_GT(layers_planned, 0);
+}
+
+TEST_F(StoredProgramsTest, NoneWithoutADirectoryAndForDumps) {
+  EXPECT_TRUE(stored_programs(directory_.string(), {}));
+  EXPECT_FALSE(stored_programs("", {}));
+  EXPECT_FALSE(stored_programs(directory_.string(), {"plan"}));
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ namespace {
 using downgrade::ChangeRow;
 
 /// Operands whose elements rules ask for are axes, sizes and the like.
-constexpr int64_t kMostKnownElements = 1024;
+constexpr int64_t kMostListElements = 1024;
 
 const ChangeRow* find_row(const onnx::NodeProto& node) {
   if (!node.domain().empty()) return nullptr;
@@ -107,7 +107,7 @@ class GraphDowngrade final : public downgrade::ValueKnowledge {
   static std::shared_ptr<const Tensor> decode(const onnx::TensorProto& tensor) {
     int64_t count = 1;
     for (int64_t extent : tensor.dims()) {
-      if (__builtin_mul_overflow(count, extent, &count) || count > kMostKnownElements) return nullptr;
+      if (__builtin_mul_overflow(count, extent, &count) || count > kMostListElements) return nullptr;
     }
     try {
       return std::make_shared<const Tensor>(tensor_from_proto(tensor, ""));
@@ -180,7 +180,7 @@ class GraphDowngrade final : public downgrade::ValueKnowledge {
     }
     try {
       std::vector<Tensor> results = run_node(node, inputs, OperatorSets(kOpsetVersion));
-      if (results.size() == 1 && results[0].size() <= kMostKnownElements)
+      if (results.size() == 1 && results[0].size() <= kMostListElements)
         constants_[node.output(0)] = std::make_shared<const Tensor>(std::move(results[0]));
     } catch (const isa::UserError&) {  // a wrong node is reported when it is checked
     } catch (const isa::UnsupportedError&) {

@@ -522,14 +522,14 @@ TEST(Rows, PackedLanes) {
         ConvSizes{1, 1, 3, 32, 27, 64, 11, 4, 1, 2}})
     check_rows(conv_and_add(sizes), 0, seed++, 1, {}, "", MatrixPrecision::kGFloat, "lanes, packed");
 }
-/// Stacks of chunks: whole ones, single chunks, some that are not full.
-TEST(Rows, Precisions) {
+/// Stacks of chunks: whole ones, single chunks, some that are not full. Of `share` layers one.
+void check_precisions(uint32_t share) {
   uint32_t seed = 160;
   for (const auto precision : {MatrixPrecision::kHalf, MatrixPrecision::kFloat, MatrixPrecision::kGFloat}) {
     const auto check = [&](const Case& layer, const char* wanted, size_t least = 1,
                            const std::vector<int64_t>& parts = {}) {
       SCOPED_TRACE(wanted);
-      check_rows(layer, 0, seed++, least, parts, "contract-rows", precision, wanted);
+      if (++seed % share == 0) check_rows(layer, 0, seed, least, parts, "contract-rows", precision, wanted);
     };
     check(conv_and_add({1, 1, 64, 64, 8, 8, 3, 1, 1, 1}), "L1B rows");
     check(conv({1, 1, 96, 96, 9, 7, 1, 1, 1, 0}), "L1B rows");
@@ -546,6 +546,12 @@ TEST(Rows, Precisions) {
     check(conv({1, 1, 128, 40, 8, 8, 3, 1, 1, 1}), "", 1, {32, 32, 64});
     check(conv({1, 1, 133, 32, 9, 7, 3, 2, 1, 1}), "", 1, {64, 64, 5});
   }
+}
+TEST(Rows, Precisions) {
+  check_precisions(3);
+}
+TEST(Rows, NightlyPrecisions) {
+  check_precisions(1);
 }
 /// L1Bs that have channels of results, or of the operand, needn't all have some.
 TEST(Rows, SomeL1bsHaveChannels) {
@@ -581,13 +587,14 @@ TEST(Rows, L1bsWithoutChannelsTakeRows) {
   }
   EXPECT_GT(loads, 0U);
 }
-/// Groups: sections of whole chunks, of several groups or of one; where there are none, all is one.
-TEST(Rows, Groups) {
+/// Groups: sections of whole chunks, of several groups or of one; where there are none, all is one. Of
+/// `share` layers one.
+void check_groups(uint32_t share) {
   uint32_t seed = 150;
   auto precision = MatrixPrecision::kGFloat;
   const auto check = [&](const Case& layer, const char* wanted, size_t least = 1) {
     SCOPED_TRACE(seed);
-    check_rows(layer, 0, seed++, least, {}, "contract-rows", precision, wanted);
+    if (++seed % share == 0) check_rows(layer, 0, seed, least, {}, "contract-rows", precision, wanted);
   };
   check(conv_and_add({1, 8, 12, 8, 6, 9, 3, 2, 1, 1}), "L1B rows");  // 3 chunks make 2
   check(conv({1, 5, 24, 24, 5, 8, 1, 1, 1, 0}), "L1B rows");         // no whole sections
@@ -602,6 +609,12 @@ TEST(Rows, Groups) {
   check(conv_and_add({1, 4, 32, 64, 1, 6, 3, 1, 1, 1}), "L1B sections");
   check(conv_and_add({1, 16, 8, 8, 7, 14, 3, 1, 1, 1}), "lanes", 4);
   check(conv_and_add({1, 2, 64, 64, 5, 12, 3, 1, 1, 1}), "lanes", 2);
+}
+TEST(Rows, Groups) {
+  check_groups(2);
+}
+TEST(Rows, NightlyGroups) {
+  check_groups(1);
 }
 /// Lines of lanes: of one chunk or two side by side, alone in a pair's place, over all kinds of edges.
 TEST(Rows, DepthwiseLanes) {
@@ -928,57 +941,6 @@ TEST(StreamImage, EveryElementIsWhereTheTransportSays) {
       }
     }
   }
-}
-
-TEST(StreamImage, ConvertsElementTypes) {
-  StreamPlacement placement;
-  placement.extents = {5};
-  placement.access.map = AffineMap::identity(1);
-  placement.axis_dims = {{0}};
-  placement.layout = layout::Layout::parse("((4_PE:1, 2_W:1))@LM0");
-  placement.layout.set_padding(layout::Padding::kMinusInfinity);
-  placement.transport = {tiny(), layout::L2bMode::kBroadcast, layout::L1bMode::kBroadcast,
-                         layout::MabMode::kBroadcastMab};
-  placement.length_lw = placement.transport.granule();
-  Tensor halves(DataType::kFloat16, {5});
-  for (size_t i = 0; i < 5; ++i) halves.data<uint16_t>()[i] = float_to_half(static_cast<float>(i) - 1.5F);
-  const StreamImage image = pack_stream(placement, halves, tiny());
-  EXPECT_EQ(image.groups[0][2], 0x40200000'ff800000U);  // 2.5, then padding
-  EXPECT_TRUE(image.groups[1].empty());
-  Tensor back(DataType::kFloat16, {5});
-  unpack_stream(placement, image, back, tiny());
-  EXPECT_EQ(back, halves);
-
-  const auto ones =
-      Tensor::from_values<float>(DataType::kFloat32, {5}, {1 + 0x1p-11F + 0x1p-20F, 1 + 0x1p-11F, 0, 0, 0});
-  placement.element = StreamElement::kHalf;
-  placement.layout = layout::Layout::parse("((2_PE:1, 4_W:1))@LM0");
-  placement.layout.set_padding(layout::Padding::kMinusInfinity);
-  const StreamImage packed = pack_stream(placement, ones, tiny());
-  EXPECT_EQ(packed.groups[0][0], 0x3e00'3e00'0000'0000U);
-  EXPECT_EQ(packed.groups[0][1], 0x0000'fe00'fe00'fe00U);
-}
-
-TEST(MachineBuilder, SharesConstantsAndChecksNesting) {
-  MachineBuilder builder(tiny(), "p");
-  builder.begin_region("layer");
-  builder.begin_loop(3);
-  EXPECT_EQ(builder.depth(), 1);
-  const int one = builder.constant_float(1.0F);
-  EXPECT_EQ(builder.constant_float(1.0F), one);
-  EXPECT_NE(builder.constant_float(2.0F), one);
-  TileIndex at;
-  at.strides = {2};
-  builder.begin_loop(2);
-  EXPECT_THAT(builder.loop_strides(at, 2, {8}), testing::ElementsAre(4, 8));
-  EXPECT_THROW(builder.loop_strides({0, {1, 1}}, 2, {8}), isa::InternalError);
-  builder.end_loop();
-  EXPECT_THROW(builder.finish(), isa::InternalError);
-  builder.end_loop();
-  builder.end_region();
-  const scheduler::MachineProgram program = builder.finish();
-  const auto& region = std::get<scheduler::RegionNode>(program.body.at(0).kind);
-  EXPECT_EQ(std::get<scheduler::Block>(region.body.at(0).kind).operations.size(), 2U);
 }
 
 TEST(TileProgram, VerifyNamesTheRange) {

@@ -141,7 +141,7 @@ TEST(PassCombinations, EveryPassOfTheDemo) {
   for (const MatrixPrecision precision : {MatrixPrecision::kGFloat, MatrixPrecision::kHalf})
     compare_combinations(isa::source_path(kDemo), precision, Coverage::kEveryPass);
 }
-TEST(PassCombinations, EveryCombinationForTheDemo) {
+TEST(PassCombinations, NightlyEveryCombinationForTheDemo) {
   compare_combinations(isa::source_path(kDemo), MatrixPrecision::kGFloat, Coverage::kEveryCombination);
 }
 
@@ -156,7 +156,7 @@ class SharedModels : public ::testing::TestWithParam<const char*> {
 TEST_P(SharedModels, EveryPass) {
   compare(Coverage::kEveryPass);
 }
-TEST_P(SharedModels, EveryCombination) {
+TEST_P(SharedModels, NightlyEveryCombination) {
   compare(Coverage::kEveryCombination);
 }
 INSTANTIATE_TEST_SUITE_P(Real, SharedModels,

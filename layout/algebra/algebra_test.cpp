@@ -198,7 +198,7 @@ Layout other_words(const Layout& layout, std::mt19937& random) {
   return Layout(axes, layout.memory(), layout.replication(), layout.padding());
 }
 
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(KODAMA_SANITIZED)
 constexpr int kRandomLayouts = 1000;
 #else
 constexpr int kRandomLayouts = 20000;

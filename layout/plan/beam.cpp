@@ -2,9 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <compare>
+#include <cstdint>
+#include <functional>
 #include <limits>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <set>
 #include <unordered_map>
 #include <utility>
@@ -102,11 +106,11 @@ class Beam {
   struct Step {
     int before, candidate;
   };
+  /// Of a state by a candidate; of those that cost the same the one that was found first is the better.
   struct Extension {
     double cost;
-    size_t state;
-    int candidate;
-    int newest;  ///< layout of what the node makes
+    uint32_t state, candidate;
+    auto operator<=>(const Extension&) const = default;
   };
 
   /// Makers before readers, else as they are numbered.
@@ -165,62 +169,134 @@ class Beam {
     held = number;
   }
 
-  void extend(int node) {
-    const NodeUses& uses = uses_[at(node)];
-    const auto candidates = static_cast<int>(problem_.nodes[at(node)].candidates.size());
-    std::vector<size_t> read_at;
-    for (const TensorUse& use : uses.read) read_at.push_back(slot(use.tensor));
-    std::vector<Extension> extensions;
-    for (size_t state = 0; state < states_.size(); ++state) {
-      for (int candidate = 0; candidate < candidates; ++candidate) {
-        double sum =
-            states_[state].cost + std::min(problem_.nodes[at(node)].candidates[at(candidate)].cost, kMuch);
-        for (size_t k = 0; k < uses.read.size(); ++k) {
-          const auto [tensor, operand] = uses.read[k];
-          const int to = layout_of(node, candidate, operand);
-          const Held& held = held_of(states_[state].held[read_at[k]]);
-          if (to == PlanProblem::kUnread || std::ranges::find(held, to) != held.end()) continue;
-          const auto same = [&](size_t other) {
-            return uses.read[other].tensor == tensor &&
-                   layout_of(node, candidate, uses.read[other].operand) == to;
-          };
-          bool is_counted = false;  // a node may read a tensor twice
-          for (size_t other = 0; other < k; ++other) is_counted = is_counted || same(other);
-          if (!is_counted) sum += cost(tensor, held[0], to);
+  /// What the reads of a node cost, by the layouts that its candidates want. There are few of them, and few
+  /// in which the tensors were made, for all the states and candidates.
+  class ReadCosts {
+   public:
+    ReadCosts(const Beam& beam, int node) : beam_(beam) {
+      const NodeUses& uses = beam.uses_[at(node)];
+      const size_t candidates = beam.problem_.nodes[at(node)].candidates.size();
+      for (size_t k = 0; k < uses.read.size(); ++k) {
+        const auto [tensor, operand] = uses.read[k];
+        Read& read = reads_.emplace_back(Read{tensor, beam.slot(tensor), {}, {}, {}, {}});
+        for (size_t c = 0; c < candidates; ++c) {
+          const int to = beam.layout_of(node, static_cast<int>(c), operand);
+          // A node may read a tensor twice.
+          const bool is_free =
+              to == PlanProblem::kUnread ||
+              std::any_of(reads_.begin(), reads_.end() - 1, [&](const Read& other) {
+                return other.tensor == tensor && other.wish[c] >= 0 && other.wanted[at(other.wish[c])] == to;
+              });
+          if (is_free) {
+            read.wish.push_back(-1);
+            continue;
+          }
+          const auto known = std::ranges::find(read.wanted, to);
+          read.wish.push_back(static_cast<int>(known - read.wanted.begin()));
+          if (known == read.wanted.end()) read.wanted.push_back(to);
         }
-        const int newest =
-            uses.made.empty() ? PlanProblem::kUnread : layout_of(node, candidate, uses.made[0].operand);
-        extensions.push_back({sum, state, candidate, newest});
       }
     }
-    std::ranges::stable_sort(extensions, {}, &Extension::cost);
+
+    /// From now on costs are of this state.
+    void look_at(const State& state) {
+      for (Read& read : reads_) {
+        const Held& held = beam_.held_of(state.held[read.slot]);
+        std::vector<double>& known = read.known[held[0]];
+        known.resize(read.wanted.size(), -1);
+        read.now.resize(read.wanted.size());
+        for (size_t w = 0; w < read.wanted.size(); ++w) {
+          const int to = read.wanted[w];
+          const bool is_there = std::ranges::find(held, to) != held.end();
+          if (!is_there && known[w] < 0) known[w] = beam_.cost(read.tensor, held[0], to);
+          read.now[w] = is_there ? 0 : known[w];
+        }
+      }
+    }
+    /// `sum` with the reads of a candidate.
+    double add_to(double sum, size_t candidate) const {
+      for (const Read& read : reads_) {
+        if (read.wish[candidate] >= 0) sum += read.now[at(read.wish[candidate])];
+      }
+      return sum;
+    }
+
+   private:
+    struct Read {
+      int tensor;
+      size_t slot;
+      std::vector<int> wanted;  ///< layouts
+      std::vector<int> wish;    ///< by candidate: of `wanted`; -1: nothing, or what another read pays for
+      std::map<int, std::vector<double>> known;  ///< by the layout that the tensor was made in: as `wanted`
+      std::vector<double> now;                   ///< as `wanted`, of the state
+    };
+    const Beam& beam_;
+    std::vector<Read> reads_;
+  };
+
+  void extend(int node) {
+    const NodeUses& uses = uses_[at(node)];
+    const std::vector<PlanProblem::Candidate>& candidates = problem_.nodes[at(node)].candidates;
+    std::vector<size_t> read_at;
+    for (const TensorUse& use : uses.read) read_at.push_back(slot(use.tensor));
+    std::vector<int> newest;
+    for (size_t c = 0; c < candidates.size(); ++c)
+      newest.push_back(uses.made.empty() ? PlanProblem::kUnread
+                                         : layout_of(node, static_cast<int>(c), uses.made[0].operand));
+    ReadCosts reads(*this, node);
+    std::vector<Extension> extensions;
+    extensions.reserve(states_.size() * candidates.size());
+    std::map<int, Extension> best_of;  // by the layout of what is new
+    for (size_t state = 0; state < states_.size(); ++state) {
+      reads.look_at(states_[state]);
+      for (size_t c = 0; c < candidates.size(); ++c) {
+        const double sum = reads.add_to(states_[state].cost + std::min(candidates[c].cost, kMuch), c);
+        extensions.push_back({sum, static_cast<uint32_t>(state), static_cast<uint32_t>(c)});
+        const auto [best, is_new] = best_of.try_emplace(newest[c], extensions.back());
+        if (!is_new && sum < best->second.cost) best->second = extensions.back();
+      }
+    }
     // The best of every layout of what is new, then the cheapest.
-    std::set<int> layouts;
-    std::ranges::stable_partition(extensions, [&](const Extension& extension) {
-      return layouts.size() < width_ && layouts.insert(extension.newest).second;
-    });
+    std::vector<Extension> first;
+    for (const auto& [layout, extension] : best_of) first.push_back(extension);
+    std::ranges::sort(first);
+    first.resize(std::min(first.size(), width_));
+    std::ranges::make_heap(extensions, std::greater());
+    size_t taken = 0;
+    const auto next_best = [&]() -> std::optional<Extension> {
+      if (taken < first.size()) return first[taken++];
+      while (!extensions.empty()) {
+        std::ranges::pop_heap(extensions, std::greater());
+        const Extension extension = extensions.back();
+        extensions.pop_back();
+        if (!std::ranges::binary_search(first, extension)) return extension;
+      }
+      return std::nullopt;
+    };
     for (const TensorUse& made : uses.made) {
       slots_[at(made.tensor)] = static_cast<int>(live_.size());
       live_.push_back(made.tensor);
     }
     States next;
-    for (const Extension& extension : extensions) {
-      if (next.list.size() == width_) break;
-      const State& before = states_[extension.state];
-      State state{extension.cost, static_cast<int>(steps_.size()), {}, before.hash};
+    while (next.list.size() < width_) {
+      const std::optional<Extension> extension = next_best();
+      if (!extension) break;
+      const auto candidate = static_cast<int>(extension->candidate);
+      const State& before = states_[extension->state];
+      State state{extension->cost, static_cast<int>(steps_.size()), {}, before.hash};
       state.held.reserve(live_.size());
       state.held = before.held;
       for (size_t k = 0; k < uses.read.size(); ++k) {
-        const int to = layout_of(node, extension.candidate, uses.read[k].operand);
+        const int to = layout_of(node, candidate, uses.read[k].operand);
         if (to != PlanProblem::kUnread)
           change(state, uses.read[k].tensor, with_layout(state.held[read_at[k]], to));
       }
       for (const TensorUse& made : uses.made) {
-        const int number = number_of({layout_of(node, extension.candidate, made.operand)});
+        const int number = number_of({layout_of(node, candidate, made.operand)});
         state.held.push_back(number);
         state.hash += hash_of(made.tensor, number);
       }
-      if (next.add(std::move(state))) steps_.push_back({before.step, extension.candidate});
+      if (next.add(std::move(state))) steps_.push_back({before.step, candidate});
     }
     states_ = std::move(next.list);
   }

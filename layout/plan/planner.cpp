@@ -122,9 +122,12 @@ Pbqp as_pbqp(const PlanProblem& problem, const ConversionCost& cost) {
     for (const int to : wanted_layouts(problem, tensor)) {
       const int copy = pbqp.add_node({0, 0});  // absent, present
       Pbqp::Matrix of_maker(candidates_of(problem, tensor.maker.node), 2);
+      std::map<int, double> costs;  // many candidates make the same layout
       for (size_t candidate = 0; candidate < of_maker.rows(); ++candidate) {
         const int from = layout_of(problem, tensor.maker, static_cast<int>(candidate));
-        of_maker[candidate][1] = cost ? cost(static_cast<int>(t), from, to) : exactly(tensor, from, to);
+        const auto [known, is_new] = costs.try_emplace(from);
+        if (is_new) known->second = cost ? cost(static_cast<int>(t), from, to) : exactly(tensor, from, to);
+        of_maker[candidate][1] = known->second;
       }
       pbqp.add_edge(tensor.maker.node, copy, of_maker);
       std::set<int> readers;  // a node may read the tensor twice

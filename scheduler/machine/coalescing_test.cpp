@@ -17,12 +17,6 @@ namespace {
 
 using namespace test_programs;
 
-isa::Chip interpreted_chip() {
-  isa::Chip chip = test_chip();
-  chip.mab_per_l1b = 16;  // l1bmd addresses of the interpreter: 64 LW per cycle
-  return chip;
-}
-
 int copies_in(const std::vector<Node>& nodes) {
   int count = 0;
   for (const Node& node : nodes) {

@@ -51,6 +51,13 @@ inline isa::Chip test_chip() {
   return chip;
 }
 
+/// With L1BM addresses as the interpreter has them: 64 LW per cycle of l1bmd.
+inline isa::Chip interpreted_chip() {
+  isa::Chip chip = test_chip();
+  chip.mab_per_l1b = 16;
+  return chip;
+}
+
 inline Operand real(Space space, int64_t base = 0, int stride = 0, Width width = Width::kLong) {
   Operand operand;
   operand.space = space;

@@ -21,13 +21,6 @@ namespace {
 using namespace test_programs;
 using ::testing::HasSubstr;
 
-/// With L1BM addresses as the interpreter of test_programs.h has them.
-isa::Chip interpreted_chip() {
-  isa::Chip chip = test_chip();
-  chip.mab_per_l1b = 16;
-  return chip;
-}
-
 /// s += x[k] + y[k], z[k] = x[k] + y[k] over 9 places of L1BM. x, y and their sum are values of one
 /// iteration.
 MachineProgram running_sum() {

@@ -60,7 +60,7 @@ compiler/recompute: isa scheduler/recompute compiler/graph compiler/graph/gradie
 compiler/runtime: isa simulator compiler/tensor compiler/reference/kernels compiler/streams compiler/package | scheduler/problem scheduler/machine scheduler/pipeline compiler/graph compiler/compile
 compiler/report/page:
 compiler/report: isa simulator layout/algebra compiler/kernels compiler/plan compiler/runtime compiler/report/page compiler/streams compiler/package
-compiler/dynamic: isa layout/search compiler/tensor compiler/graph compiler/reference compiler/compile compiler/runtime compiler/report compiler/proto compiler/package
+compiler/dynamic: isa passes layout/search compiler/tensor compiler/graph compiler/reference compiler/compile compiler/runtime compiler/report compiler/proto compiler/package
 compiler/driver: isa scheduler/problem scheduler/machine compiler/tensor compiler/graph compiler/graph/gradient compiler/layers compiler/reference compiler/plan compiler/compile compiler/recompute compiler/runtime compiler/report compiler/dynamic compiler/proto compiler/package compiler/lowering
 builder: isa compiler/tensor compiler/reference compiler/graph compiler/graph/gradient compiler/proto compiler/reference/kernels | compiler/driver
 builder/generate:
