@@ -103,7 +103,8 @@ std::optional<StoredPrograms::Made> StoredPrograms::find(const std::string& key,
     if (value->starts_with(kResults)) {
       made.results = results_from_bytes(std::string_view(*value).substr(kResults.size()));
     } else if (value->starts_with(kPackage)) {
-      made.compiled = package_from_bytes(value->substr(kPackage.size()), chip, "stored program");
+      made.compiled =
+          package_from_bytes(std::string_view(*value).substr(kPackage.size()), chip, "stored program");
     } else {
       return std::nullopt;
     }
@@ -121,7 +122,7 @@ void StoredPrograms::store(const std::string& key, const std::vector<Value>& res
       bytes += static_cast<int64_t>(group.size() * sizeof(uint64_t));
   }
   if (bytes > most_bytes_ / 4) return;
-  cache_.store(program_entry(key), results.empty() ? std::string(kPackage) + package_to_bytes(compiled)
+  cache_.store(program_entry(key), results.empty() ? package_to_bytes(compiled, kPackage)
                                                    : std::string(kResults) + results_to_bytes(results));
 }
 

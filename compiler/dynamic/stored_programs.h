@@ -35,7 +35,7 @@ class StoredPrograms {
  public:
   /// So many bytes of them are kept; what wasn't used for longest goes first. A program whose constants are
   /// more than a quarter of that isn't stored.
-  static constexpr int64_t kMostBytes = int64_t{1} << 30;
+  static constexpr int64_t kMostBytes = int64_t{2} << 30;
 
   /// What a region was compiled to: `results` of one that is folded, else `compiled`.
   struct Made {

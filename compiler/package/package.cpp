@@ -217,7 +217,7 @@ class FilesInMemory : public PackageFiles {
     text.clear();
     contents([&](std::string_view piece) { text += piece; });
   }
-  const std::map<std::string, std::string>& all() const { return files_; }
+  std::map<std::string, std::string>& all() { return files_; }
 
  private:
   std::string where_;
@@ -740,31 +740,38 @@ CompiledModel load_package(const std::string& directory, const std::string& chip
   return model;
 }
 
-std::string package_to_bytes(const CompiledModel& model) {
+std::string package_to_bytes(const CompiledModel& model, std::string_view title) {
   FilesInMemory files(model.name);
   PackageWriter(model, files).write({});
   FileSums sums;
   for (const auto& [name, text] : files.all()) sums[name] = sum_of(text);
   files.write(kChecksums, to_string(sums));
+  // Constants may be much of the memory there is: none of them is there three times.
+  size_t size = title.size();
+  constexpr size_t kLineOfNumber = 22;
+  for (const auto& [name, text] : files.all()) size += kLineOfNumber + name.size() + text.size();
   std::string bytes;
-  for (const auto& [name, text] : files.all()) {
+  bytes.reserve(size);
+  bytes += title;
+  for (auto& [name, text] : files.all()) {
     bytes += fmt::format("{} {}\n", text.size(), name);
     bytes += text;
+    text = std::string();
   }
   return bytes;
 }
 
-CompiledModel package_from_bytes(const std::string& bytes, const isa::Chip& chip, const std::string& where) {
+CompiledModel package_from_bytes(std::string_view bytes, const isa::Chip& chip, const std::string& where) {
   FilesInMemory files(where);
   for (size_t at = 0; at < bytes.size();) {
     const size_t line_end = bytes.find('\n', at);
     size_t size = 0;
-    const auto [name, error] = line_end == std::string::npos
+    const auto [name, error] = line_end == std::string_view::npos
                                    ? std::from_chars_result{nullptr, std::errc::invalid_argument}
                                    : std::from_chars(&bytes[at], &bytes[line_end], size);
     if (error != std::errc() || *name != ' ' || size > bytes.size() - line_end - 1)
       throw isa::UserError(fmt::format("{}: byte {} doesn't begin a file of a package", where, at));
-    files.write(std::string(name + 1, &bytes[line_end]), bytes.substr(line_end + 1, size));
+    files.write(std::string(name + 1, &bytes[line_end]), std::string(bytes.substr(line_end + 1, size)));
     at = line_end + 1 + size;
   }
   CompiledModel model;

@@ -36,9 +36,10 @@ void save_package(const CompiledModel& model, const std::string& directory,
 CompiledModel load_package(const std::string& directory, const std::string& chip_name = "",
                            const std::function<void(int64_t, int64_t, const std::string&)>& progress = {});
 
-/// A package's files as one text, and back; errors are those of load_package, and begin with `where`.
-std::string package_to_bytes(const CompiledModel& model);
-CompiledModel package_from_bytes(const std::string& bytes, const isa::Chip& chip, const std::string& where);
+/// A package's files as one text behind `title`, and back without it; errors are those of load_package, and
+/// begin with `where`.
+std::string package_to_bytes(const CompiledModel& model, std::string_view title = {});
+CompiledModel package_from_bytes(std::string_view bytes, const isa::Chip& chip, const std::string& where);
 
 /// Writes `checksums` anew for the files that are there: for tests that damage packages on purpose.
 void write_checksums(const std::string& directory);

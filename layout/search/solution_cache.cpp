@@ -71,7 +71,8 @@ std::optional<std::string> SolutionCache::find(std::string_view key) const {
     if (std::string_view(text).substr(0, header_end + 1) == header_text(key, value) &&
         std::string_view(text).substr(header_end + 1, key.size()) == key) {
       fs::last_write_time(path, fs::file_time_type::clock::now(), ignored);
-      return std::string(value);
+      text.erase(0, text.size() - value.size());
+      return text;
     }
   }
   fs::remove(path, ignored);

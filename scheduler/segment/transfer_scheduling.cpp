@@ -104,22 +104,21 @@ class SegmentScheduler {
   ScheduledParts in_halves(std::span<const ProgramPart> parts, bool has_scratch, Fastest* plain) const {
     const size_t middle = parts.size() / 2;
     std::array<ScheduledParts, 2> halves;
-    std::optional<Fastest> own;
     const auto work = [&](size_t k) {
       // What the second half may read is no scratch of the first.
       if (k == 0) halves[0] = run(parts.first(middle), false);
       if (k == 1) halves[1] = run(parts.subspan(middle), has_scratch);
-      if (k == 2) own.emplace(emit_plain(parts, chip_), kPlain, chip_);
     };
-    const size_t count = plain == nullptr ? 3 : 2;
     // Plugins and those who look on are called one after the other.
     if (!passes::RegisteringPlugin::any() && !choice_.observe) {
-      isa::for_each_in_parallel(count, work);
+      isa::for_each_in_parallel(halves.size(), work);
     } else {
-      for (size_t k = 0; k < count; ++k) work(k);
+      for (size_t k = 0; k < halves.size(); ++k) work(k);
     }
-    if (plain == nullptr) plain = &*own;
-    plain->offer(join_parts(std::move(halves[0]), std::move(halves[1]), chip_), kHalves);
+    ScheduledParts joined = join_parts(std::move(halves[0]), std::move(halves[1]), chip_);
+    // Each half is at least as fast as its own parts one after the other.
+    if (plain == nullptr) return joined;
+    plain->offer(std::move(joined), kHalves);
     return plain->take();
   }
 
