@@ -95,6 +95,21 @@ TEST(Weights, ThatStayMakeTheSameBits) {
   }
 }
 
+/// Of output y, at most: on the chip, whose memory begins dirty and where hazards are errors, and on the
+/// reference.
+double difference_of(const CompiledModel& compiled, const onnx::ModelProto& model) {
+  RunnerOptions options;
+  options.machine.memory = simulator::MachineOptions::Memory::kDirty;
+  options.hazards = simulator::Hazards::kError;
+  const TensorMap inputs = inputs_of(compiled);
+  const Tensor found = ModelRunner(compiled, options).run(inputs).outputs.at("y");
+  const Tensor expected = run_graph(model, inputs).at("y");
+  double difference = 0;
+  for (int64_t k = 0; k < expected.size(); ++k)
+    difference = std::max<double>(difference, std::abs(found.data<float>()[k] - expected.data<float>()[k]));
+  return difference;
+}
+
 /// What a block adds to its sums stays where its PEs have made it, in every way that they are divided.
 TEST(Results, ThatStayAreAdded) {
   onnx::ModelProto model = testing::parse_model(
@@ -125,17 +140,7 @@ TEST(Results, ThatStayAreAdded) {
       const CompiledModel compiled = compile_model(model, isa::find_chip("mncore2"), options);
       EXPECT_GE(makers, 2);
       EXPECT_EQ(readers, makers);
-      RunnerOptions run_options;
-      run_options.machine.memory = simulator::MachineOptions::Memory::kDirty;
-      run_options.hazards = simulator::Hazards::kError;
-      const TensorMap inputs = inputs_of(compiled);
-      const Tensor found = ModelRunner(compiled, run_options).run(inputs).outputs.at("y");
-      const Tensor expected = run_graph(model, inputs).at("y");
-      double difference = 0;
-      for (int64_t k = 0; k < expected.size(); ++k)
-        difference =
-            std::max<double>(difference, std::abs(found.data<float>()[k] - expected.data<float>()[k]));
-      EXPECT_LT(difference, default_tolerance(precision));
+      EXPECT_LT(difference_of(compiled, model), default_tolerance(precision));
     }
   }
 }
@@ -163,16 +168,8 @@ TEST(Results, OfNormalizations) {
     };
     const CompiledModel compiled = compile_model(model, isa::find_chip("mncore2"), options);
     EXPECT_TRUE(keeps && reads);
-    RunnerOptions run_options;
-    run_options.machine.memory = simulator::MachineOptions::Memory::kDirty;
-    run_options.hazards = simulator::Hazards::kError;
-    const TensorMap inputs = inputs_of(compiled);
-    const Tensor found = ModelRunner(compiled, run_options).run(inputs).outputs.at("y");
-    const Tensor expected = run_graph(model, inputs).at("y");
-    double difference = 0;
-    for (int64_t k = 0; k < expected.size(); ++k)
-      difference = std::max<double>(difference, std::abs(found.data<float>()[k] - expected.data<float>()[k]));
-    EXPECT_LT(difference, 4 * default_tolerance(MatrixPrecision::kGFloat));  // of values up to 4
+    EXPECT_LT(difference_of(compiled, model),
+              4 * default_tolerance(MatrixPrecision::kGFloat));  // of values up to 4
   }
 }
 

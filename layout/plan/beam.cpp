@@ -227,8 +227,9 @@ class Beam {
       size_t slot;
       std::vector<int> wanted;  ///< layouts
       std::vector<int> wish;    ///< by candidate: of `wanted`; -1: nothing, or what another read pays for
-      std::map<int, std::vector<double>> known;  ///< by the layout that the tensor was made in: as `wanted`
-      std::vector<double> now;                   ///< as `wanted`, of the state
+      std::map<int, std::vector<double>>
+          known;                ///< by the layout that it was made in: as `wanted`; -1: not asked
+      std::vector<double> now;  ///< as `wanted`, of the state
     };
     const Beam& beam_;
     std::vector<Read> reads_;

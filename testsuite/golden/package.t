@@ -122,3 +122,31 @@ Only a package is replaced, and only if nothing else is in its directory:
   images
   manifest.json
   programs
+
+What was compiled is kept in the cache, and the next process finds it there:
+
+  $ kodama compile models/linear.onnx --chip tiny -o first --cache cache
+  first: 1 stages, 22 steps, 2 MV transfers, for chip tiny at gfloat precision
+  $ touch -d 2000-01-01 cache/programs/*
+  $ kodama compile models/linear.onnx --chip tiny -o second --cache cache
+  second: 1 stages, 22 steps, 2 MV transfers, for chip tiny at gfloat precision
+  $ diff -r first second
+  $ ls cache/programs | wc -l
+  1
+  $ find cache/programs -type f -newermt 2001-01-01 | wc -l
+  1
+
+Another option is another program; where a pass must run to be seen, nothing is looked for:
+
+  $ kodama compile models/linear.onnx --chip tiny -o third --precision float --cache cache
+  third: 1 stages, 24 steps, 2 MV transfers, for chip tiny at float precision
+  $ ls cache/programs | wc -l
+  2
+  $ touch -d 2000-01-01 cache/programs/*
+  $ kodama compile models/linear.onnx --chip tiny -o fourth --cache cache --dump-after plan
+  wrote kodama-dump/000.plan.linear.json
+  fourth: 1 stages, 22 steps, 2 MV transfers, for chip tiny at gfloat precision
+  $ ls kodama-dump | wc -l
+  1
+  $ find cache/programs -type f -newermt 2001-01-01 | wc -l
+  0
