@@ -71,6 +71,7 @@ class DramTime {
   void add(const LoadPlaces& op, int64_t times) { add_rows(op.stream, op.transfers, times); }
   void add(const LoadLines& op, int64_t times) { add_rows(op.stream, op.transfers, times); }
   void add(const StoreRows& op, int64_t times) { add_rows(op.stream, op.transfers, times); }
+  void add(const SumL2bs& op, int64_t times) { add_rows(op.stream, op.transfers, times); }
   template <typename Op>
   void add(const Op&, int64_t) {}
 
@@ -161,6 +162,9 @@ std::optional<int64_t> free_l2bm(const TileProgram& program, const isa::Chip& ch
     } else if (const auto* sum = std::get_if<SumRows>(&node.kind)) {
       stays = true;
       used = std::max(used, sum->l2bm + sum->rows * sum->row_lw + isa::kL2bmBlockLw);
+    } else if (const auto* sums = std::get_if<SumL2bs>(&node.kind)) {
+      for (const RowsTransfer& transfer : sums->transfers)
+        used = std::max(used, transfer.l2bm + transfer.count);
     } else if (const auto* store = std::get_if<StoreRows>(&node.kind)) {
       for (const RowsTransfer& transfer : store->transfers)
         used = std::max(used, transfer.l2bm + transfer.count);

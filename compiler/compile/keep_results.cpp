@@ -130,10 +130,14 @@ class Maker {
     for (size_t k = 0; k < program.body.size(); ++k) {
       const TileNode& node = program.body[k];
       if (makes_results(node)) nodes.push_back(k);
-      if (std::holds_alternative<SumRows>(node.kind) || std::holds_alternative<TileLoop>(node.kind))
+      if (std::holds_alternative<SumRows>(node.kind) || std::holds_alternative<SumL2bs>(node.kind) ||
+          std::holds_alternative<TileLoop>(node.kind))
         nodes.clear();
-      if (!std::holds_alternative<StoreRows>(node.kind)) continue;
-      if (is_whole(program, nodes)) add(program, {std::exchange(nodes, {}), k}, rows_taken);
+      const auto* store = std::get_if<StoreRows>(&node.kind);
+      if (store == nullptr) continue;
+      // What only goes to L2BM are parts of sums.
+      if (!store->transfers.empty() && is_whole(program, nodes))
+        add(program, {std::exchange(nodes, {}), k}, rows_taken);
       nodes.clear();
     }
   }

@@ -263,7 +263,8 @@ class KeptResultsVerifier {
 
   /// What an operation leaves in the PEs: of which image is known when it is taken away.
   void make(const TileNode& node) {
-    if (std::holds_alternative<SumRows>(node.kind) || std::holds_alternative<TileLoop>(node.kind))
+    if (std::holds_alternative<SumRows>(node.kind) || std::holds_alternative<SumL2bs>(node.kind) ||
+        std::holds_alternative<TileLoop>(node.kind))
       staged_.clear();
     std::visit(
         [&](const auto& op) {

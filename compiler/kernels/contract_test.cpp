@@ -378,6 +378,7 @@ void concatenate(TensorId whole, const std::vector<int64_t>& channels, LayerGrap
 }
 
 const std::string kLinesOfLanes = "L1B lanes";
+const std::string kSumsOfL2bs = "L2B input channels";
 
 /// All candidates of a kernel of rows; tensor `constant` is the matrix, -1: none is. There are at least
 /// `least`. With `parts`, the operand is concatenated of tensors with so many channels, and only those that
@@ -407,6 +408,11 @@ void check_rows(Case layer, TensorId constant, uint32_t seed, size_t least = 1,
     const auto problem = rows_problem(layer.contract(), layer.graph.layers[0].outputs[0], layer.graph, 0);
     ASSERT_TRUE(problem);
     for (RowsOption& option : lanes_options(*problem, chip, precision, "lanes"))
+      candidates.push_back(std::move(option.candidate));
+  } else if (wanted == kSumsOfL2bs) {
+    const auto problem = rows_problem(layer.contract(), layer.graph.layers[0].outputs[0], layer.graph, 0);
+    ASSERT_TRUE(problem);
+    for (RowsOption& option : rows_options(*problem, chip, precision, "sums"))
       candidates.push_back(std::move(option.candidate));
   } else {
     KernelOptions options;
@@ -698,6 +704,27 @@ Case attention(int64_t batch, int64_t m, int64_t k, int64_t n) {
   contract.epilogue = scaled;
   const Shape a = plain.graph.tensors[0].shape;
   return make_case(std::move(contract), a, {n, batch, k}, {{m, n}});
+}
+/// L2Bs have input channels: L1Bs lanes, output channels, or input channels.
+TEST(Rows, SumsOfL2bs) {
+  uint32_t seed = 160;
+  const auto check_sums = [&](const Case& layer, size_t least, MatrixPrecision precision,
+                              TensorId constant = 0) {
+    check_rows(layer, constant, seed++, least, {}, "", precision, kSumsOfL2bs);
+  };
+  const auto gfloat = MatrixPrecision::kGFloat;
+  check_sums(conv({1, 1, 128, 64, 8, 16, 1, 1, 1, 0}), 2, gfloat);
+  check_sums(conv_and_add({1, 1, 128, 64, 7, 14, 3, 1, 1, 1}), 2, gfloat);
+  // Odd chunks; L2Bs that have a chunk less, rows that nobody has; images.
+  check_sums(conv({1, 1, 96, 96, 5, 7, 1, 1, 1, 0}), 2, gfloat);
+  check_sums(conv_and_add({3, 1, 210, 32, 9, 9, 1, 1, 1, 0}), 1, gfloat);
+  check_sums(conv({2, 1, 256, 256, 4, 8, 3, 2, 1, 1}), 2, gfloat);
+  check_sums(conv({1, 1, 512, 32, 2, 5, 1, 1, 1, 0}), 1, gfloat);
+  // Of tokens.
+  check_sums(matmul(0, 37, 256, 96), 2, gfloat, 1);
+  check_sums(attention(1, 37, 256, 64), 2, gfloat, 1);
+  for (const auto precision : {MatrixPrecision::kHalf, MatrixPrecision::kFloat})
+    check_sums(conv_and_add({1, 1, 128, 40, 8, 12, 3, 1, 1, 1}), 2, precision);
 }
 /// Of tokens [b, m, h, k] and [b, n, h, k], with a result [b, h, m, n].
 Case heads(int64_t batch, int64_t heads, int64_t m, int64_t k, int64_t n) {

@@ -60,6 +60,8 @@ void lower_node(TileLoweringContext& context, const TileNode& node) {
           lower_add_columns(context, op);
         } else if constexpr (std::is_same_v<Op, SumRows>) {
           lower_sum_rows(context, op);
+        } else if constexpr (std::is_same_v<Op, SumL2bs>) {
+          lower_sum_l2bs(context, op);
         } else if constexpr (std::is_same_v<Op, StoreRows>) {
           lower_store_rows(context, op);
         } else {

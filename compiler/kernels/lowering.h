@@ -158,6 +158,7 @@ void lower_transpose_columns(TileLoweringContext& context,
 void lower_column_product(TileLoweringContext& context, const ColumnProduct& op);  // columns_lowering.cpp
 void lower_add_columns(TileLoweringContext& context, const AddColumns& op);        // columns_lowering.cpp
 void lower_sum_rows(TileLoweringContext& context, const SumRows& op);
+void lower_sum_l2bs(TileLoweringContext& context, const SumL2bs& op);
 void lower_store_rows(TileLoweringContext& context, const StoreRows& op);
 
 /// What combines two values in a reduction.

@@ -37,6 +37,8 @@ inline constexpr int64_t kChunkChannels = 32;
 struct RowsSplit {
   bool group_channels = false;
   bool l2b_channels = false;
+  /// Neither: every L2B has all of both, parts of sums over L2Bs. No image in DRAM is like that.
+  bool is_everywhere = false;
   bool operator==(const RowsSplit&) const = default;
 };
 inline constexpr std::array<RowsSplit, 4> kRowsSplits = {
@@ -128,6 +130,7 @@ class RowsImage {
   bool is_nearly_even() const { return 3 * chunks_ * channel_ways_ <= 4 * picture_chunks(); }
 
   const Picture& picture() const { return picture_; }
+  bool is_everywhere() const { return split_.is_everywhere; }
   int64_t channel_ways() const { return channel_ways_; }
   int64_t image_ways() const { return image_ways_; }  ///< L2Bs that differ in their images
   int64_t row_ways() const { return row_ways_; }      ///< and in their rows of an image

@@ -160,7 +160,7 @@ std::optional<Picture> concatenated_picture(const Picture& picture, const LayerG
 RowsImage::RowsImage(const Picture& picture, RowsSplit split, const isa::Chip& chip)
     : picture_(picture), split_(split), chip_(chip) {
   channel_ways_ = (split.group_channels ? chip.groups : 1) * (split.l2b_channels ? chip.l2b_per_group : 1);
-  const int64_t ways = chip.l2b_count() / channel_ways_;
+  const int64_t ways = split.is_everywhere ? 1 : chip.l2b_count() / channel_ways_;
   image_ways_ = 1;
   while (image_ways_ < ways && image_ways_ * 2 <= picture.images && ways % (image_ways_ * 2) == 0)
     image_ways_ *= 2;
@@ -190,6 +190,7 @@ int64_t RowsImage::offset(int64_t image, int64_t row) const {
 std::pair<int64_t, int64_t> RowsImage::first_of(int l2b) const {
   const int64_t group = l2b / chip_.l2b_per_group;
   const int64_t unit = l2b % chip_.l2b_per_group;
+  if (split_.is_everywhere) return {0, 0};
   int64_t y = 0;
   if (!split_.group_channels) y = group;
   if (!split_.l2b_channels) y = y * chip_.l2b_per_group + unit;

@@ -16,6 +16,7 @@
 #include "compiler/kernels/rows.h"
 #include "compiler/kernels/rows_division.h"
 #include "compiler/kernels/rows_problem.h"
+#include "compiler/kernels/rows_totals.h"
 #include "isa/arithmetic.h"
 #include "isa/error.h"
 
@@ -31,7 +32,8 @@
 ///   - L1Bs have different rows, output channels, or input channels: of these what they make is
 ///     added up in l2bmr, and the epilogue runs on rows that they take of the sums.
 ///
-/// Groups and L2Bs have different output channels or different rows, too. So the program is
+/// Groups and L2Bs have different output channels or different rows, too, or else different input channels
+/// (rows_totals.h). So the program is
 ///
 ///     for passes: load the rows of all input channels
 ///       for chunks of output channels: load matrices (once, where all fit), sums = 0,
@@ -50,6 +52,9 @@ using layout::Transport;
 namespace {
 
 constexpr const char* kRowsKernel = "contract-rows";
+/// What a LW of constants that stay is worth to other layers, in cycles. Of a matrix that all L1Bs of an L2B
+/// share, 128 LW in a PE take 1,024 cycles to L2BM and as many on to L1BM.
+constexpr int64_t kRoomCycles = 16;
 /// Rows that all L1Bs take part of come in pieces of so much of L2BM.
 constexpr int64_t kPieces = 6;
 /// Their sums are made tile by tile, so that pieces are fetched beside products: not more tiles than these,
@@ -87,6 +92,11 @@ class RowsTiler : RowsContraction {
         }
       }
     }
+    if (can_sum() && totals().fits()) {
+      for (const L1bShare share : {L1bShare::kOutputs, L1bShare::kInputs}) {
+        if (const auto tiling = best({true, true}, {.is_everywhere = true}, share)) list.push_back(*tiling);
+      }
+    }
     return list;
   }
 
@@ -102,6 +112,7 @@ class RowsTiler : RowsContraction {
     int64_t chunks_in = 0, places_in = 0;                   ///< in a PE's windows
     int64_t matrix_places = 0;                              ///< of those, what a stack of results depends on
     int64_t chunks_out = 0, out_stack = 1, stacks_out = 0;  ///< of an L1B
+    bool in_pieces = false;                                 ///< all L1Bs take the same rows, some at a time
     int64_t tile_rows = 0;                                  ///< of an L1B, whose sums are made at a time
     int64_t finish_rows = 0;                                ///< of an L1B in the epilogue, of `finish_l1bs`
     int64_t finish_l1bs = 0;
@@ -125,7 +136,7 @@ class RowsTiler : RowsContraction {
              {tiling.rows, tiling.l1bs, tiling.share == L1bShare::kRows},
              chip_}};
     const bool own_inputs = tiling.share == L1bShare::kInputs;
-    s.own_channels = has_sections() && s.out.channel_ways() > 1;
+    s.own_channels = tiling.out.is_everywhere || (has_sections() && s.out.channel_ways() > 1);
     const int64_t all_in = s.ways() * s.in.chunks();
     s.chunks_in = own_inputs ? share_of(all_in) : all_in;
     s.chunks_out = tiling.share == L1bShare::kOutputs ? share_of(s.out.chunks()) : s.out.chunks();
@@ -150,7 +161,8 @@ class RowsTiler : RowsContraction {
     s.staged = {s.groups, s.chunks_out};
     s.tile_rows = s.finish_rows = tiling.rows;
     s.finish_l1bs = s.l1bs;
-    if (own_inputs) {
+    s.in_pieces = own_inputs || tiling.out.is_everywhere;
+    if (s.in_pieces) {
       // Rows come in pieces, so that what follows is fetched meanwhile.
       s.region_rows =
           std::clamp<int64_t>(chip_.memory.l2bm_lw / kPieces / (s.ways() * s.in_row_lw()), 1, s.region_rows);
@@ -166,13 +178,14 @@ class RowsTiler : RowsContraction {
       s.finish_l1bs = ceil_div(tiling.rows, s.finish_rows);
     }
     s.sums_lw = s.tile_rows * s.groups * isa::kCyclesPerStep * form_.result_lw;
-    s.row_inputs =
-        std::ranges::count_if(problem_.of_rows, [](const auto& input) { return input.has_value(); });
+    if (!tiling.out.is_everywhere) s.row_inputs = all_row_inputs();
     // Of four columns, a MAB may have one: then what the epilogue works on is four rows at a time.
-    s.spread = problem_.out.tokens && !own_inputs && has_epilogue() && tiling.rows > 1;
+    s.spread =
+        problem_.out.tokens && !own_inputs && has_epilogue() && tiling.rows > 1 && !tiling.out.is_everywhere;
     s.row_input_lw = s.spread ? spread_buffer_lw(s.finish_rows, s.chunks_out)
                               : s.chunks_out * s.finish_rows * s.groups * isa::kCyclesPerStep;
-    const int64_t others = s.row_inputs * s.row_input_lw;
+    const int64_t others = tiling.out.is_everywhere ? (1 + all_row_inputs()) * totals().input_lw()
+                                                    : s.row_inputs * s.row_input_lw;
     s.all_matrices = s.stacks_out * s.matrices_lw + others <= local;
     s.region_l2bm = s.part_l2bm(s.parts.size(), s.ways());
     s.input_l2bm =
@@ -198,7 +211,9 @@ class RowsTiler : RowsContraction {
   /// What comes together where L1Bs share all chunks.
   static std::vector<int64_t> shared_chunks(const Sizes& s) {
     const int64_t parts = ceil_div(s.chunks_in, s.parts[0].chunks());
-    return std::vector<int64_t>(static_cast<size_t>(s.loading_l1bs * parts), s.chunks_in / parts);
+    // Those of the next L2B follow.
+    const int64_t next = s.out.is_everywhere() ? 1 : 0;
+    return std::vector<int64_t>(static_cast<size_t>(s.loading_l1bs * parts + next), s.chunks_in / parts);
   }
   int64_t most_sums() const { return chip_.memory.grf_words / isa::kWordsPerLong * 3 / 4; }
 
@@ -208,7 +223,7 @@ class RowsTiler : RowsContraction {
     const int64_t matrices = (s.all_matrices ? s.stacks_out : 1) * s.matrices_lw;
     const bool own_inputs = tiling.share == L1bShare::kInputs;
     // Sums over L1Bs come back as an input of the epilogue.
-    const int64_t totals = own_inputs ? s.row_input_lw : 0;
+    const int64_t totals = own_inputs && !tiling.out.is_everywhere ? s.row_input_lw : 0;
     // Matrices that don't all fit are loaded once for each chunk.
     if (!s.all_matrices && s.tile_rows < tiling.rows) return false;
     return s.sums_lw <= most_sums() && s.windows_lw + totals <= local &&
@@ -217,11 +232,10 @@ class RowsTiler : RowsContraction {
            (own_inputs ? std::max(s.tile_rows, s.finish_rows) : s.tile_rows) * s.staged.lw() +
                    (s.spread ? 3 * kUnitLw : 0) <=
                staging.results_lw &&
-           l2bm_of_pass(tiling, s) <= chip_.memory.l2bm_lw;
+           l2bm_of_pass(s) <= chip_.memory.l2bm_lw;
   }
-  static int64_t l2bm_of_pass(const RowsTiling& tiling, const Sizes& s) {
-    const bool own_inputs = tiling.share == L1bShare::kInputs;
-    return std::max(s.region_l2bm + s.row_inputs * s.input_l2bm + (own_inputs ? s.result_l2bm : 0),
+  static int64_t l2bm_of_pass(const Sizes& s) {
+    return std::max(s.region_l2bm + s.row_inputs * s.input_l2bm + (s.in_pieces ? s.result_l2bm : 0),
                     s.result_l2bm);
   }
 
@@ -248,7 +262,9 @@ class RowsTiler : RowsContraction {
     const int64_t passes = s.passes * s.out.images();
     const bool own_inputs = tiling.share == L1bShare::kInputs;
     const int64_t ways = tiling.share == L1bShare::kOutputs ? 1 : s.l1bs;
-    const int64_t row_inputs = s.row_inputs + (own_inputs && has_epilogue() ? 1 : 0);
+    const bool is_sum = tiling.out.is_everywhere;
+    const bool has_finish = has_epilogue() && !is_sum;
+    const int64_t row_inputs = s.row_inputs + (own_inputs && has_finish ? 1 : 0);
     int64_t load = 0;
     for (const RowsDivision::Run& run : s.runs()) {
       const int64_t parts = takes_chunks(tiling) ? ceil_div(s.chunks_in, s.parts[0].chunks())
@@ -262,22 +278,22 @@ class RowsTiler : RowsContraction {
     const int64_t tiles = ceil_div(tiling.rows, s.tile_rows);
     // The sum goes up and comes back; the operations of the epilogue stand beside each other's.
     int64_t finish = 1;
-    if (has_epilogue()) {
+    if (has_finish) {
       finish = 3;
       finish += machine_operations(problem_.contract.epilogue);
     }
     const int64_t row_blocks = s.staged.chunks * s.groups;
     const int64_t product = s.stacks_out * product_steps(s.matrices_lw, vectors);
     // Half of what one of several passes begins with is beside the one before.
-    const int64_t fill = own_inputs && passes > 1 ? kRowsFillSteps / 2 : kRowsFillSteps;
+    const int64_t fill = s.in_pieces && passes > 1 ? kRowsFillSteps / 2 : kRowsFillSteps;
     int64_t steps =
         row_inputs * load_rows_steps(1, s.finish_rows, s.chunks_out, s.groups, chip_.l1b_per_l2b, 1, fill);
-    if (own_inputs) {
+    if (s.in_pieces) {
       // The rows of a tile are taken beside the products of the one before.
       steps += std::max(load, tiles * product) + std::min(load, tiles * product) / tiles;
       steps += tiles * s.chunks_out * fill;
-      steps += tiling.rows * row_blocks;
-      if (has_epilogue())
+      steps += (own_inputs ? 1 : s.l1bs) * tiling.rows * row_blocks;
+      if (has_finish)
         steps += s.chunks_out * s.finish_rows * s.groups * finish + tiling.rows * row_blocks + kRowsFillSteps;
     } else {
       const int64_t finished = s.spread ? ceil_div(vectors, isa::kCyclesPerStep) * finish : vectors * finish;
@@ -285,15 +301,20 @@ class RowsTiler : RowsContraction {
       steps += s.l1bs * tiling.rows * row_blocks;
     }
     std::vector<RowsTransfer> transfers;
-    for (const RowsPiece& piece : pieces(tiling, s, 0, 0)) {
+    for (const RowsPiece& piece : pieces(s, 0, 0)) {
       for (size_t part = 0; part < s.parts.size(); ++part) {
         const std::vector<RowsTransfer> list = input_transfers(s, part, 0, 0, piece, 0, 0);
         transfers.insert(transfers.end(), list.begin(), list.end());
       }
     }
-    const int64_t moved =
-        rows_transfer_cycles(transfers, chip_) + (1 + s.row_inputs) * own_rows_cycles(s.input_l2bm, chip_);
-    return passes_cycles(passes, steps * isa::kCyclesPerStep, moved, l2bm_of_pass(tiling, s), chip_) +
+    int64_t moved = rows_transfer_cycles(transfers, chip_);
+    int64_t after = 0;
+    if (is_sum) {
+      after = sum_cycles(s.tile_rows, passes * tiles, passes * steps) + finish_cycles();
+    } else {
+      moved += (1 + s.row_inputs) * own_rows_cycles(s.input_l2bm, chip_);
+    }
+    return passes_cycles(passes, steps * isa::kCyclesPerStep, moved, l2bm_of_pass(s), chip_) + after +
            constant_cycles(tiling, s) + room_cycles(s.windows_lw);
   }
   int64_t constant_cycles(const RowsTiling& tiling, const Sizes& s) const {
@@ -310,7 +331,7 @@ class RowsTiler : RowsContraction {
 
  private:
   Transport weights_transport(const RowsTiling& tiling, const Sizes& s) const {
-    return {chip_, s.out.channel_mode(),
+    return {chip_, matrix_split(s).channel_mode(),
             tiling.share == L1bShare::kRows ? layout::L1bMode::kBroadcast : layout::L1bMode::kDistribute,
             layout::MabMode::kDistribute};
   }
@@ -322,7 +343,7 @@ class RowsTiler : RowsContraction {
   }
   /// Levels over which that is the same.
   std::vector<Factor> channel_copies(const RowsTiling& tiling, const Sizes& s) const {
-    std::vector<Factor> copies = s.out.row_way_factors();
+    std::vector<Factor> copies = matrix_split(s).row_way_factors();
     if (!has_own_outputs(tiling)) copies.push_back({chip_.l1b_per_l2b, Level::kL1b, 1});
     return copies;
   }
@@ -337,16 +358,15 @@ class RowsTiler : RowsContraction {
   }
 
   /// LW of zeros behind the matrices, for rows outside the tensor.
-  int64_t zeros_lw(const RowsTiling& tiling, const Sizes& s) const {
+  int64_t zeros_lw(const Sizes& s) const {
     return longest_outside(
-        s, [&](int64_t image, int64_t pass) { return pieces(tiling, s, image, pass); },
+        s, [&](int64_t image, int64_t pass) { return pieces(s, image, pass); },
         [&](size_t part, int64_t image, int64_t pass, const RowsPiece& piece) {
           return input_transfers(s, part, image, pass, piece, 0, 0);
         });
   }
-  std::vector<RowsPiece> pieces(const RowsTiling& tiling, const Sizes& s, int64_t image, int64_t pass) const {
-    if (tiling.share != L1bShare::kInputs) return {{0, s.region_rows}};
-    // All L1Bs take the same rows.
+  std::vector<RowsPiece> pieces(const Sizes& s, int64_t image, int64_t pass) const {
+    if (!s.in_pieces) return {{0, s.region_rows}};
     return RowsContraction::pieces(s, image, pass);
   }
 };
@@ -357,11 +377,12 @@ std::vector<StreamPlacement> RowsTiler::placements(const RowsTiling& tiling) con
   Matrices matrices{
       weights_transport(tiling, s),
       s.stacks_out * s.matrices_lw,
-      zeros_lw(tiling, s),
+      zeros_lw(s),
       out_channel_factors(tiling, s, result_chunk_factors(s.chunks_out, s.out_stack, s.matrices_lw)),
       in_channel_factors(own_inputs ? s.loading_l1bs : 1,
                          has_sections() ? problem_.sections.in_chunks : s.chunks_in, s.stack),
-      own_inputs ? s.out.row_way_factors() : channel_copies(tiling, s)};
+      own_inputs ? matrix_split(s).row_way_factors() : channel_copies(tiling, s)};
+  if (tiling.out.is_everywhere) return sum_streams(s, matrices);
   // The MAB's block, and the MABs that have the same.
   const int64_t of_block = s.spread ? 1 : kBlocksPerChunk;
   Values values{values_transport(tiling, s), s.chunks_out,
@@ -377,13 +398,20 @@ TileProgram RowsTiler::program(const RowsTiling& tiling, const std::string& name
                                const std::vector<int64_t>& dram_addresses, bool backwards) const {
   const Sizes s = sizes(tiling);
   const bool own_inputs = tiling.share == L1bShare::kInputs;
-  const DraftSizes draft_sizes{
-      s.chunks_out, s.stacks_out, s.matrices_lw,  s.all_matrices,
-      s.windows_lw, s.sums_lw,    s.row_input_lw, own_inputs || s.has_outside_columns()};
+  const bool is_sum = tiling.out.is_everywhere;
+  const RowsTotals sums = totals();
+  const DraftSizes draft_sizes{is_sum ? sums.chunks() : s.chunks_out,
+                               s.stacks_out,
+                               s.matrices_lw,
+                               s.all_matrices,
+                               s.windows_lw,
+                               s.sums_lw,
+                               is_sum ? sums.input_lw() : s.row_input_lw,
+                               s.in_pieces || s.has_outside_columns()};
   Draft draft = this->draft(name, placements, dram_addresses, s.parts.size(), draft_sizes);
   std::vector<int64_t> starts(static_cast<size_t>(s.groups));
   std::iota(starts.begin(), starts.end(), 0);
-  const bool has_totals = own_inputs && has_epilogue();
+  const bool has_totals = own_inputs && has_epilogue() && !is_sum;
   const int totals = has_totals ? draft.buffer("totals", s.row_input_lw, isa::space_bit(Space::kLm1)) : -1;
   for (const int64_t image : in_turn(s.out.images(), backwards)) {
     for (const int64_t pass : in_turn(s.passes, backwards)) {
@@ -395,7 +423,7 @@ TileProgram RowsTiler::program(const RowsTiling& tiling, const std::string& name
           if (tiling.share == L1bShare::kRows)
             load.l1b_at = l1b_places(s.l1bs_in(pass),
                                      tiling.rows * problem_.window.stride[0] * s.parts[run.first].row_lw());
-          if (own_inputs) {
+          if (s.in_pieces) {
             load.rows = piece.rows;
             load.first_row = piece.first;
           }
@@ -408,7 +436,7 @@ TileProgram RowsTiler::program(const RowsTiling& tiling, const std::string& name
           draft.add(std::move(load));
         }
       };
-      PiecesInTurn next(pieces(tiling, s, image, pass), problem_.window, tiling.rows, s.tile_rows, backwards);
+      PiecesInTurn next(pieces(s, image, pass), problem_.window, tiling.rows, s.tile_rows, backwards);
 
       // An L2B's own rows: what it makes, and reads beside it.
       const int64_t finish_l1bs = tiling.share == L1bShare::kRows ? s.l1bs_in(pass) : s.finish_l1bs;
@@ -435,7 +463,7 @@ TileProgram RowsTiler::program(const RowsTiling& tiling, const std::string& name
       const auto load_beside = [&](int64_t row, int64_t rows, int64_t pass_rows) {
         int64_t at = s.region_l2bm;
         for (size_t k = 0; k < problem_.of_rows.size(); ++k) {
-          if (!problem_.of_rows[k]) continue;
+          if (!problem_.of_rows[k] || is_sum) continue;
           LoadRows load =
               beside(draft.first_input + static_cast<int>(k), at, draft.inputs[k].buffer, row, rows);
           load.transfers = s.own_rows(image, pass, at, row, pass_rows);
@@ -450,8 +478,8 @@ TileProgram RowsTiler::program(const RowsTiling& tiling, const std::string& name
       finish.order = s.staged;
       finish.spread = s.spread;
       finish.buffer_rows = s.finish_rows;
-      finish.epilogue = own_inputs ? ScalarExpr::identity() : problem_.contract.epilogue;
-      if (!own_inputs) finish.inputs = draft.inputs;
+      finish.epilogue = own_inputs || is_sum ? ScalarExpr::identity() : problem_.contract.epilogue;
+      if (!own_inputs && !is_sum) finish.inputs = draft.inputs;
       const auto store_rows = [&](int64_t row, int64_t rows, int64_t pass_rows, int64_t l2bm) {
         StoreRows store;
         store.stream = draft.result_stream;
@@ -494,9 +522,15 @@ TileProgram RowsTiler::program(const RowsTiling& tiling, const std::string& name
                ++finish.chunk, ++finish.of_sums.first)
             draft.add(FinishRows(finish));
         }
-        if (own_inputs)
-          draft.add(SumRows{rows, s.staged.lw(), result_at + row * s.out.row_lw(), s.out.row_lw()});
+        const int64_t l2bm = result_at + row * s.out.row_lw();
+        if (own_inputs) {
+          draft.add(SumRows{rows, s.staged.lw(), l2bm, s.out.row_lw()});
+        } else if (is_sum) {
+          draft.add(store_rows(row, rows, 0, l2bm));
+        }
+        if (is_sum) draft.add(sums.sum(draft.result_stream, image, pass * s.pass_rows + row, rows, l2bm));
       }
+      if (is_sum) continue;
       if (has_totals) {
         draft.add(beside(draft.result_stream, result_at, totals, 0, s.finish_rows));
         finish.sums = -1;
@@ -513,6 +547,7 @@ TileProgram RowsTiler::program(const RowsTiling& tiling, const std::string& name
       draft.add(std::move(store));
     }
   }
+  if (is_sum) finish_sums(draft);
   return std::move(draft.program);
 }
 
@@ -522,6 +557,10 @@ std::string RowsTiler::describe(const RowsTiling& tiling) const {
                       : tiling.share == L1bShare::kOutputs ? "channels"
                       : tiling.share == L1bShare::kInputs  ? "input channels"
                                                            : "sections of channels";
+  if (tiling.out.is_everywhere)
+    return fmt::format("{}: group, L2B input channels, L1B {}, {} passes of {} rows, {} of {} input chunks{}",
+                       matrix_precision_name(precision_), share, s.passes * s.out.images(), tiling.rows,
+                       s.chunks_out, s.chunks_in, order_name(problem_.out));
   return fmt::format(
       "{}: group {}, L2B {}, L1B {}, {} passes of {} rows, {} of {} input chunks; operand: group {}, L2B "
       "{}{}",
@@ -531,22 +570,40 @@ std::string RowsTiler::describe(const RowsTiling& tiling) const {
       rows_or_channels(tiling.in.l2b_channels), order_name(problem_.out));
 }
 
-/// For every image of the operand that there may be, the fastest that make one image of the result each: with
-/// constants that are loaded, and with those that stay.
-std::vector<Candidate> rows_candidates_of(const RowsProblem& problem, const isa::Chip& chip,
-                                          MatrixPrecision precision, const std::string& name) {
+}  // namespace
+
+std::vector<RowsOption> rows_options(const RowsProblem& problem, const isa::Chip& chip,
+                                     MatrixPrecision precision, const std::string& name) {
   std::vector<RowsOption> options = lanes_options(problem, chip, precision, name);
   const auto tiler = std::make_shared<const RowsTiler>(problem, chip, precision);
   for (const RowsTiling& tiling : tiler->tilings())
-    options.push_back({tiling.in, tiling.out, tiling.cycles, rows_candidate(tiler, tiling, name)});
+    options.push_back({tiling.in, tiling.out.is_everywhere ? RowsSplit{} : tiling.out, tiling.cycles,
+                       rows_candidate(tiler, tiling, name)});
+  return options;
+}
+
+namespace {
+
+/// How candidates are compared.
+enum class Constants : uint8_t { kLoaded, kStay, kShareRoom };
+
+/// For every image of the operand that there may be, the fastest that make one image of the result each: with
+/// constants that are loaded, with those that stay, and where room for these costs others' loads.
+std::vector<Candidate> rows_candidates_of(const RowsProblem& problem, const isa::Chip& chip,
+                                          MatrixPrecision precision, const std::string& name) {
+  const std::vector<RowsOption> options = rows_options(problem, chip, precision, name);
   const auto number = [](RowsSplit split) {
     return static_cast<size_t>(2 * split.group_channels + split.l2b_channels);
   };
   std::vector<Candidate> candidates;
   std::vector<bool> is_taken(options.size(), false);
-  for (const bool constants : {true, false}) {
+  for (const Constants constants : {Constants::kLoaded, Constants::kStay, Constants::kShareRoom}) {
+    if (constants == Constants::kShareRoom && !problem.constants_stay) continue;
     const auto cycles = [&](size_t k) {
-      return options[k].cycles - (constants ? 0 : options[k].candidate.constant_cycles);
+      const Candidate& candidate = options[k].candidate;
+      if (constants == Constants::kLoaded) return options[k].cycles;
+      return options[k].cycles - candidate.constant_cycles +
+             (constants == Constants::kShareRoom ? kRoomCycles * candidate.constant_lw : 0);
     };
     std::vector<size_t> order(options.size());
     std::iota(order.begin(), order.end(), size_t{0});

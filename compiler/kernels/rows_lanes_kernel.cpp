@@ -12,12 +12,14 @@
 #include "compiler/kernels/predict.h"
 #include "compiler/kernels/rows_division.h"
 #include "compiler/kernels/rows_problem.h"
+#include "compiler/kernels/rows_totals.h"
 #include "isa/arithmetic.h"
 #include "isa/error.h"
 
 /// Of "contract-rows": an L2B's rows, of which every pair of its L1Bs makes a lane of columns (RowOrder), and
 /// of the two, each half of every chunk. What they take and make goes at the full rate of L2BM. The program
 /// is that of the other ways (rows_kernel.cpp); rows come in pieces, and results are made in tiles of rows.
+/// Or else L2Bs have input channels, and make parts of all sums that way (rows_totals.h).
 namespace kodama::compiler {
 
 using isa::ceil_div;
@@ -35,10 +37,12 @@ constexpr int64_t kLanePieces = 6;
 /// Not more tiles than these, where more aren't needed, and not fewer vectors to a matrix.
 constexpr int64_t kLaneTiles = 4;
 constexpr int64_t kLaneTileVectors = 6;
+/// The same for parts of sums: the last tile's add up when its products are over.
+constexpr int64_t kSumTileVectors = 3;
 
 struct LanesTiling {
-  RowsSplit in, out;
-  int64_t rows = 1;  ///< of an L2B in a pass
+  RowsSplit in, out;  ///< `out` everywhere: parts of sums, of results that L2Bs have rows of
+  int64_t rows = 1;   ///< of an L2B in a pass
   int64_t l1bs = 1;
   int64_t cycles = 0;
 };
@@ -57,6 +61,13 @@ class LanesTiler : RowsContraction {
         const LanesTiling least{in, out, 1, 1, 0};
         const Sizes one = sizes(least);
         if (!one.is_even() || !has_lanes(one)) continue;
+        if (const auto tiling = best_division(*this, least, one.out.rows(), 1)) list.push_back(*tiling);
+      }
+    }
+    if (can_sum()) {
+      const LanesTiling least{{true, true}, {.is_everywhere = true}, 1, 1, 0};
+      const Sizes one = sizes(least);
+      if (one.in.is_nearly_even() && has_lanes(one) && totals().fits()) {
         if (const auto tiling = best_division(*this, least, one.out.rows(), 1)) list.push_back(*tiling);
       }
     }
@@ -85,7 +96,7 @@ class LanesTiler : RowsContraction {
   Sizes sizes(const LanesTiling& tiling) const {
     Sizes s{
         {problem_.in, tiling.in, problem_.out, tiling.out, problem_.window, {tiling.rows, 1, false}, chip_}};
-    s.own_channels = has_sections() && s.out.channel_ways() > 1;
+    s.own_channels = tiling.out.is_everywhere || (has_sections() && s.out.channel_ways() > 1);
     const int64_t groups_in = lane_columns_in(s), groups_out = s.out.order().groups;
     const int64_t under = s.window.columns_under(groups_out);
     s.left = s.window.pad[1];
@@ -129,16 +140,18 @@ class LanesTiler : RowsContraction {
     const int64_t most =
         std::max<int64_t>(1, std::min(most_places, most_vectors * vector_places(order)) / row_places);
     const int64_t all_vectors = ceil_div(tiling.rows * row_places, vector_places(order));
+    const int64_t tile_vectors = tiling.out.is_everywhere ? kSumTileVectors : kLaneTileVectors;
     const int64_t tiles = std::max(ceil_div(tiling.rows, most),
-                                   std::min({kLaneTiles, tiling.rows, all_vectors / kLaneTileVectors}));
+                                   std::min({kLaneTiles, tiling.rows, all_vectors / tile_vectors}));
     s.tile_rows = ceil_div(tiling.rows, std::max<int64_t>(1, tiles));
     s.places = {order, s.tile_rows, row_places};
     s.sums_lw = std::ssize(starts(s, s.tile_rows)) * isa::kCyclesPerStep * form_.result_lw;
-    s.row_inputs =
-        std::ranges::count_if(problem_.of_rows, [](const auto& input) { return input.has_value(); });
+    if (!tiling.out.is_everywhere) s.row_inputs = all_row_inputs();
     s.input_lw = s.out_sets * s.places.spread_lw();
     const int64_t local = chip_.memory.lm_words / isa::kWordsPerLong - kRowsReserveLw;
-    s.all_matrices = s.out_stacks * s.matrices_lw + s.row_inputs * s.input_lw <= local;
+    const int64_t inputs_lw =
+        tiling.out.is_everywhere ? (1 + all_row_inputs()) * totals().input_lw() : s.row_inputs * s.input_lw;
+    s.all_matrices = s.out_stacks * s.matrices_lw + inputs_lw <= local;
     // Steps take four units, and halos are beside the rows.
     s.region_l2bm = s.part_l2bm(s.parts.size(), s.ways()) + isa::kCyclesPerStep * kUnitLw;
     s.tile_l2bm = s.tile_rows * s.out.row_lw() + isa::kCyclesPerStep * kUnitLw;
@@ -168,7 +181,8 @@ class LanesTiler : RowsContraction {
     const int64_t product = s.out_stacks * product_steps(s.matrices_lw, vectors);
     const int64_t spread = s.places.spread_lw() / isa::kCyclesPerStep;
     int64_t finish = vectors;
-    if (has_epilogue()) {
+    const bool is_sum = tiling.out.is_everywhere;
+    if (has_epilogue() && !is_sum) {
       int64_t operations = 2 + s.row_inputs;
       operations += machine_operations(problem_.contract.epilogue);
       finish += spread * operations;
@@ -182,11 +196,17 @@ class LanesTiler : RowsContraction {
       for (size_t part = 0; part < s.parts.size(); ++part)
         std::ranges::move(input_transfers(s, part, 0, 0, piece, 0, 0), std::back_inserter(transfers));
     }
-    const int64_t moved = rows_transfer_cycles(transfers, chip_) +
-                          (1 + s.row_inputs) * own_rows_cycles(s.tile_rows * s.out.row_lw(), chip_) * tiles;
+    int64_t moved = rows_transfer_cycles(transfers, chip_);
+    int64_t after = 0;
+    if (is_sum) {
+      const int64_t passes = s.passes * s.out.images();
+      after = sum_cycles(s.tile_rows, passes * tiles, passes * steps) + finish_cycles();
+    } else {
+      moved += (1 + s.row_inputs) * own_rows_cycles(s.tile_rows * s.out.row_lw(), chip_) * tiles;
+    }
     return passes_cycles(s.passes * s.out.images(), steps * isa::kCyclesPerStep, moved, l2bm_of_pass(s),
                          chip_) +
-           constant_cycles(s) + room_cycles(s.windows_lw);
+           after + constant_cycles(s) + room_cycles(s.windows_lw);
   }
   int64_t constant_cycles(const Sizes& s) const {
     if (s.all_matrices) return matrix_load_cycles(weights_transport(s), s.out_stacks * s.matrices_lw);
@@ -255,7 +275,7 @@ class LanesTiler : RowsContraction {
   }
 
   Transport weights_transport(const Sizes& s) const {
-    return {chip_, s.out.channel_mode(), layout::L1bMode::kParity, layout::MabMode::kDistribute};
+    return {chip_, matrix_split(s).channel_mode(), layout::L1bMode::kParity, layout::MabMode::kDistribute};
   }
   /// A pair of chunks has blocks 0 and 1 of both in L1Bs of even number, 2 and 3 in the others. `of_block`:
   /// MABs from one block of an L1B to the next. With the factors of sets of chunks.
@@ -269,7 +289,7 @@ class LanesTiler : RowsContraction {
     return factors;
   }
   std::vector<Factor> copies(const Sizes& s, int64_t of_block) const {
-    std::vector<Factor> list = s.out.row_way_factors();
+    std::vector<Factor> list = matrix_split(s).row_way_factors();
     list.push_back({isa::kCyclesPerStep, Level::kL1b, 2});
     const int64_t width = s.out.order().width();
     if (width == 1) list.push_back({2, Level::kMab, 2 * of_block});
@@ -294,6 +314,7 @@ std::vector<StreamPlacement> LanesTiler::placements(const LanesTiling& tiling) c
       out_channel_factors(s, result_chunk_factors(s.out_sets, s.out_stack, s.matrices_lw), kBlocksPerChunk),
       in_channel_factors(1, has_sections() ? problem_.sections.in_chunks : s.in_chunks, s.stack),
       copies(s, kBlocksPerChunk)};
+  if (tiling.out.is_everywhere) return sum_streams(s, matrices);
   Values values{weights_transport(s), s.out_sets,
                 out_channel_factors(s, {{s.out_sets, Level::kAddress, 1}}, 1), copies(s, 1)};
   values.copies.push_back({kBlocksPerChunk, Level::kMab, kBlocksPerChunk});
@@ -304,8 +325,16 @@ TileProgram LanesTiler::program(const LanesTiling& tiling, const std::string& na
                                 const std::vector<StreamPlacement>& placements,
                                 const std::vector<int64_t>& dram_addresses, bool backwards) const {
   const Sizes s = sizes(tiling);
-  const DraftSizes draft_sizes{s.out_sets,   s.out_stacks, s.matrices_lw, s.all_matrices,
-                               s.windows_lw, s.sums_lw,    s.input_lw,    !s.is_flat};
+  const bool is_sum = tiling.out.is_everywhere;
+  const RowsTotals sums = totals();
+  const DraftSizes draft_sizes{is_sum ? sums.chunks() : s.out_sets,
+                               s.out_stacks,
+                               s.matrices_lw,
+                               s.all_matrices,
+                               s.windows_lw,
+                               s.sums_lw,
+                               is_sum ? sums.input_lw() : s.input_lw,
+                               !s.is_flat};
   Draft draft = this->draft(name, placements, dram_addresses, s.parts.size(), draft_sizes);
   const int64_t groups_out = s.out.order().groups;
   for (const int64_t image : in_turn(s.out.images(), backwards)) {
@@ -347,7 +376,7 @@ TileProgram LanesTiler::program(const LanesTiling& tiling, const std::string& na
         const int64_t rows = std::min(s.tile_rows, tiling.rows - row);
         next.load_for(row, load_piece);
         for (size_t k = 0, number = 0; k < problem_.of_rows.size(); ++k) {
-          if (!problem_.of_rows[k]) continue;
+          if (!problem_.of_rows[k] || is_sum) continue;
           LoadPlaces load;
           load.stream = draft.first_input + static_cast<int>(k);
           load.l2bm = s.region_l2bm + static_cast<int64_t>(number++) * s.tile_l2bm;
@@ -389,8 +418,8 @@ TileProgram LanesTiler::program(const LanesTiling& tiling, const std::string& na
           product.first_column = s.shift;
           draft.add(std::move(product));
           finish.sums = draft.sums;
-          finish.epilogue = problem_.contract.epilogue;
-          finish.inputs = draft.inputs;
+          finish.epilogue = is_sum ? ScalarExpr::identity() : problem_.contract.epilogue;
+          if (!is_sum) finish.inputs = draft.inputs;
           finish.of_sums = {0, form_.result_lw};
           finish.places = s.places;
           finish.places.rows = rows;
@@ -398,6 +427,10 @@ TileProgram LanesTiler::program(const LanesTiling& tiling, const std::string& na
           for (finish.set = stack * s.out_stack; finish.set < std::min(s.out_sets, (stack + 1) * s.out_stack);
                ++finish.set, ++finish.of_sums.first)
             draft.add(FinishLanes(finish));
+        }
+        if (is_sum) {
+          draft.add(sums.sum(draft.result_stream, image, pass * s.pass_rows + row, rows, result_at));
+          continue;
         }
         StoreRows store;
         store.stream = draft.result_stream;
@@ -407,11 +440,18 @@ TileProgram LanesTiler::program(const LanesTiling& tiling, const std::string& na
       }
     }
   }
+  if (is_sum) finish_sums(draft);
   return std::move(draft.program);
 }
 
 std::string LanesTiler::describe(const LanesTiling& tiling) const {
   const Sizes s = sizes(tiling);
+  if (tiling.out.is_everywhere)
+    return fmt::format(
+        "{}: group, L2B input channels, L1B lanes, {} passes of {} rows, tiles of {}, {} sets of {} input "
+        "chunks",
+        matrix_precision_name(precision_), s.passes * s.out.images(), tiling.rows, s.tile_rows, s.out_sets,
+        s.in_chunks);
   return fmt::format(
       "{}: group {}, L2B {}, L1B lanes{}, {} passes of {} rows, tiles of {}, {} sets of {} input chunks; "
       "operand: group {}, L2B {}",
@@ -431,8 +471,8 @@ std::vector<RowsOption> lanes_options(const RowsProblem& problem, const isa::Chi
   const auto add = [&](const RowsProblem& which) {
     const auto tiler = std::make_shared<const LanesTiler>(which, chip, precision);
     for (const LanesTiling& tiling : tiler->tilings())
-      options.push_back({tiling.in, tiling.out, tiling.cycles, rows_candidate(tiler, tiling, name),
-                         which.in.packed.has_value()});
+      options.push_back({tiling.in, tiling.out.is_everywhere ? RowsSplit{} : tiling.out, tiling.cycles,
+                         rows_candidate(tiler, tiling, name), which.in.packed.has_value()});
   };
   // Packed it is faster, but who makes the operand makes rows as they are.
   if (const std::optional<RowsProblem> packed = packed_problem(problem)) add(*packed);

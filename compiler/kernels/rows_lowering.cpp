@@ -52,6 +52,7 @@ bool is_identity(const ScalarExpr& expr) {
 }
 
 /// One MV of each transfer, or one per L2B of a group where every group does the same, and a wait for each.
+/// What all L2Bs send to DRAM at once is added up.
 class Transfers {
  public:
   Transfers(TileLoweringContext& context, int stream, bool to_chip, std::string origin)
@@ -91,7 +92,11 @@ class Transfers {
     Instruction mv;
     mv.opcode = Opcode::kMvp;
     if (transfer.to_all) {
-      mv.opcode = Opcode::kMvb;
+      mv.opcode = to_chip_ ? Opcode::kMvb : Opcode::kMvr;
+      if (!to_chip_) {
+        mv.precision = Precision::kFloat;
+        mv.reduce_op = isa::ReduceOp::kFadd;
+      }
       l2bm.group = l2bm.unit = -1;
     }
     mv.size_lw = transfer.count;
@@ -860,6 +865,10 @@ void lower_sum_rows(TileLoweringContext& context, const SumRows& op) {
       context.builder.emit(std::move(sum), "sum of L1Bs");
     }
   }
+}
+
+void lower_sum_l2bs(TileLoweringContext& context, const SumL2bs& op) {
+  emit_rows_transfers(context, op.stream, false, "sum of L2Bs", op.transfers);
 }
 
 void lower_store_rows(TileLoweringContext& context, const StoreRows& op) {

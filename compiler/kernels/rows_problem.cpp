@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "compiler/kernels/predict.h"
+#include "compiler/kernels/rows_totals.h"
 #include "isa/arithmetic.h"
 #include "isa/error.h"
 
@@ -394,6 +395,18 @@ bool RowsContraction::can_take(RowsSplit in, RowsSplit out) const {
   return in == out && problem_.sections.count % ways == 0;
 }
 
+bool RowsContraction::can_sum() const {
+  return !has_sections() && !problem_.in.packed && problem_.in.parts.empty() && chip_.l2b_count() > 1;
+}
+
+RowsTotals RowsContraction::totals() const {
+  return {problem_.out, all_row_inputs(), chip_};
+}
+
+int64_t RowsContraction::all_row_inputs() const {
+  return std::ranges::count_if(problem_.of_rows, [](const auto& input) { return input.has_value(); });
+}
+
 std::vector<RowsPiece> RowsContraction::pieces(const RowsDivision& s, int64_t image, int64_t pass) const {
   const RowsPass all = s.pass(image, pass);
   auto [first, last] = std::pair<int64_t, int64_t>(0, problem_.window.rows_under(all.rows));
@@ -416,6 +429,8 @@ std::vector<RowsTransfer> RowsContraction::input_transfers(const RowsDivision& s
 }
 
 std::vector<int64_t> RowsContraction::loaded_chunks(const RowsDivision& s) const {
+  // Those of the next L2B follow.
+  if (s.out.is_everywhere()) return {s.in.chunks(), s.in.chunks()};
   if (problem_.in.packed) return {isa::ceil_div(problem_.in.packed->window_words(), kChunkChannels)};
   std::vector<int64_t> loaded;
   for (const RowsImage& part : s.parts)
@@ -520,13 +535,21 @@ std::vector<StreamPlacement> RowsContraction::streams(const RowsDivision& s, Row
     place_single(placement);
     list.push_back(std::move(placement));
   }
-  StreamPlacement result = s.out.placement("y");
+  StreamPlacement result = RowsImage(problem_.out, out, chip_).placement("y");
   result.is_output = true;
   // In channels that fill a chunk up, sums are 0.
   const std::vector<double> zeros(problem_.contract.epilogue_inputs.size() + 1, 0.0);
   if (problem_.contract.epilogue.evaluate(zeros) != 0) result.layout.set_padding(layout::Padding::kUndefined);
   list.push_back(std::move(result));
   return list;
+}
+
+std::vector<StreamPlacement> RowsContraction::sum_streams(const RowsDivision& s, Matrices matrices) const {
+  const std::vector<Factor> l2bs = s.in.channel_factors();
+  matrices.ins[0].insert(matrices.ins[0].begin(), l2bs.begin(), l2bs.end());
+  const RowsTotals sums = totals();
+  return streams(s, {}, matrices,
+                 {sums.values_transport(), sums.chunks(), sums.value_channels(), sums.value_copies()});
 }
 
 RowsContraction::Draft RowsContraction::draft(const std::string& name,
@@ -567,6 +590,27 @@ RowsContraction::Draft RowsContraction::draft(const std::string& name,
   const layout::Transport& road = placements[static_cast<size_t>(draft.weight_stream)].transport;
   draft.zeros = road.part_offset(isa::round_up(sizes.sets * sizes.matrices_lw, road.granule()));
   return draft;
+}
+
+void RowsContraction::finish_sums(Draft& draft) const {
+  if (!has_epilogue()) return;
+  std::vector<int> of_rows;
+  for (size_t k = 0; k < problem_.of_rows.size(); ++k) {
+    if (problem_.of_rows[k]) of_rows.push_back(draft.first_input + static_cast<int>(k));
+  }
+  of_rows.push_back(draft.result_stream);
+  const RowsTotals sums = totals();
+  const int buffer = draft.buffer("totals", sums.input_lw(), isa::space_bit(isa::Space::kLm1));
+  sums.finish(draft.program, problem_.contract.epilogue, draft.inputs, of_rows, buffer);
+}
+
+int64_t RowsContraction::sum_cycles(int64_t tile_rows, int64_t tiles, int64_t steps) const {
+  const int64_t tile = rows_transfer_cycles(totals().sum(0, 0, 0, tile_rows, 0).transfers, chip_);
+  return std::max(tile, tiles * tile - steps * isa::kCyclesPerStep * (tiles - 1) / tiles);
+}
+
+int64_t RowsContraction::finish_cycles() const {
+  return has_epilogue() ? totals().cycles(1 + machine_operations(problem_.contract.epilogue)) : 0;
 }
 
 int64_t RowsContraction::matrix_load_cycles(const layout::Transport& transport, int64_t count) const {

@@ -62,6 +62,8 @@ std::optional<RowsProblem> rows_problem(const ContractLayer& contract, TensorId 
 /// The same over a packed picture of the operand (Picture::Packed), if it has few channels.
 std::optional<RowsProblem> packed_problem(const RowsProblem& problem);
 
+class RowsTotals;
+
 /// What both ways to do it have in common (rows_kernel.cpp, rows_lanes_kernel.cpp): where the matrices and
 /// values for channels are in the PEs is theirs, and what their programs do between loads and stores.
 class RowsContraction {
@@ -74,6 +76,17 @@ class RowsContraction {
   bool has_sections() const { return problem_.sections.count > 1; }
   /// Whether every L2B can have what its results depend on: all channels, or whole sections.
   bool can_take(RowsSplit in, RowsSplit out) const;
+  /// Whether L2Bs may have input channels (rows_totals.h).
+  bool can_sum() const;
+  RowsTotals totals() const;
+  /// What L2Bs have of that they have their own matrices of.
+  static const RowsImage& matrix_split(const RowsDivision& s) { return s.out.is_everywhere() ? s.in : s.out; }
+  /// Of the epilogue's inputs, those that are rows.
+  int64_t all_row_inputs() const;
+  /// Cycles of the transfers that add up parts of sums, tile by tile, which are beside the steps but for the
+  /// last tile's; and of the epilogue on totals.
+  int64_t sum_cycles(int64_t tile_rows, int64_t tiles, int64_t steps) const;
+  int64_t finish_cycles() const;
   /// Places of the operand's chunks that a chunk of results depends on, of so many that an L1B or a pair has:
   /// with sections, as many as chunks.
   int64_t matrix_places(int64_t places_in) const {
@@ -144,6 +157,9 @@ class RowsContraction {
   std::vector<StreamPlacement> streams(const RowsDivision& s, RowsSplit out, const Matrices& matrices,
                                        const Values& values) const;
 
+  /// Those of parts of sums: `matrices` without what tells L2Bs.
+  std::vector<StreamPlacement> sum_streams(const RowsDivision& s, Matrices matrices) const;
+
   struct DraftSizes {
     int64_t values = 1;       ///< LW of those for channels
     int64_t sets = 1;         ///< of matrices
@@ -171,6 +187,8 @@ class RowsContraction {
   };
   Draft draft(const std::string& name, const std::vector<StreamPlacement>& placements,
               const std::vector<int64_t>& dram_addresses, size_t parts, const DraftSizes& sizes) const;
+  /// The epilogue on totals, if there is one.
+  void finish_sums(Draft& draft) const;
   /// Cycles that a layer's windows cost others: as constants that stay have words that no layer writes, the
   /// few layers with large windows decide how many those are.
   int64_t room_cycles(int64_t windows_lw) const;
@@ -184,6 +202,9 @@ class RowsContraction {
   const MatrixForm& form_;
 };
 
+/// All ways to compute it.
+std::vector<RowsOption> rows_options(const RowsProblem& problem, const isa::Chip& chip,
+                                     MatrixPrecision precision, const std::string& name);
 /// Those in which pairs of L1Bs have lanes of columns (rows_lanes_kernel.cpp).
 std::vector<RowsOption> lanes_options(const RowsProblem& problem, const isa::Chip& chip,
                                       MatrixPrecision precision, const std::string& name);

@@ -45,6 +45,7 @@ struct BufferUseOf {
     return use;
   }
   BufferUse operator()(const SumRows&) const { return {}; }
+  BufferUse operator()(const SumL2bs&) const { return {}; }
   BufferUse operator()(const LoadLanes& op) const { return {{}, {op.buffer}}; }
   BufferUse operator()(const LoadPlaces& op) const { return {{}, {op.buffer}}; }
   BufferUse operator()(const FinishLanes& op) const {
@@ -142,6 +143,7 @@ struct ReadsOf {
     return reads;
   }
   std::vector<BufferRead> operator()(SumRows&) const { return {}; }
+  std::vector<BufferRead> operator()(SumL2bs&) const { return {}; }
   std::vector<BufferRead> operator()(LoadLines&) const { return {}; }
   std::vector<BufferRead> operator()(LoadColumns&) const { return {}; }
   std::vector<BufferRead> operator()(TransposeColumns& op) const { return {{&op.raw}}; }

@@ -592,6 +592,10 @@ class Verifier {
                 op.rows > 0 && op.l2bm >= 0 && op.l2bm + op.rows * op.row_lw <= chip_.memory.l2bm_lw,
             "sum rows: {} rows of {} of {} LW from {} of L2BM", op.rows, op.l1b_row_lw, op.row_lw, op.l2bm);
   }
+  void node(const SumL2bs& op) const {
+    transfers("sum L2Bs", op.stream, op.transfers);
+    require(std::ranges::all_of(op.transfers, &RowsTransfer::to_all), "sum L2Bs: a transfer of one L2B");
+  }
   void node(const StoreRows& op) const {
     transfers("store rows", op.stream, op.transfers);
     if (op.l1b_at.empty()) return;
@@ -888,6 +892,10 @@ class Printer {
   void node(const SumRows& op) {
     line("sum rows over L1Bs: {} rows of {} LW to L2BM {}, {} LW each", op.rows, op.l1b_row_lw, op.l2bm,
          op.row_lw);
+  }
+  void node(const SumL2bs& op) {
+    line("sum over L2Bs to {}", stream(op.stream, {}));
+    transfers(op.transfers);
   }
   void node(const StoreRows& op) {
     line("store rows {}: {} rows of {} LW", stream(op.stream, {}), op.rows, op.row_lw);

@@ -310,7 +310,7 @@ struct RowsTransfer {
   int group = -1;       ///< of DRAM; -1: every L2B its own part of its group's
   int64_t dram = 0;     ///< LW from the stream's base address on
   int l2b = -1;         ///< over the chip
-  bool to_all = false;  ///< a load by all L2Bs at once; `l2b` is any
+  bool to_all = false;  ///< by all L2Bs at once, a load or what they have adds up; `l2b` is any
   int64_t l2bm = 0;     ///< LW of L2BM
   int64_t count = 0;    ///< LW, a multiple of an MV's unit
   bool operator==(const RowsTransfer&) const = default;
@@ -733,6 +733,13 @@ struct SumRows {
   int64_t l2bm = 0, row_lw = 0;  ///< of the first row in L2BM, and from one to the next
   bool operator==(const SumRows&) const = default;
 };
+/// Rows of sums that every L2B has a part of, in L2BM: what they add up to, in DRAM. Every transfer is
+/// `to_all`.
+struct SumL2bs {
+  int stream = -1;
+  std::vector<RowsTransfer> transfers;
+  bool operator==(const SumL2bs&) const = default;
+};
 /// Rows from L1BM through L2BM to an image. L1B b has `segments` segments of each of `rows` rows, one after
 /// the other in L1BM, and brings them to l1b_at[b] LW behind `l2bm`, each `chunk_lw` LW behind the one
 /// before. Without L1Bs the rows are in L2BM already.
@@ -758,7 +765,7 @@ struct TileNode {
   std::variant<LoadTile, StoreTile, FillTile, ProductTile, StreamProduct, MapTile, ReduceTile, GatherTile,
                LoadRows, WindowProduct, ReduceWindows, NormalizeRows, FinishRows, LoadLanes, LoadPlaces,
                FinishLanes, LoadLines, ReduceLines, LoadColumns, TransposeColumns, ColumnProduct, AddColumns,
-               SumRows, StoreRows, TileLoop>
+               SumRows, SumL2bs, StoreRows, TileLoop>
       kind;
 };
 

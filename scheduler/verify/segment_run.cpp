@@ -301,7 +301,8 @@ void SegmentRun::transfer(const Instruction& mv) {
     }
     return std::nullopt;
   };
-  CellMark whole = mix(static_cast<CellMark>(mv.opcode), static_cast<CellMark>(mv.reduce_op));
+  CellMark whole = mix(mix(static_cast<CellMark>(mv.opcode), static_cast<CellMark>(mv.reduce_op)),
+                       static_cast<CellMark>(mv.precision));
   std::vector<std::vector<CellMark>> data;
   for (const Range& range : from) {
     data.emplace_back();
