@@ -168,7 +168,7 @@ class CyclePredictor::Impl {
       : ports_(other.ports_), sequencer_(other.sequencer_, ports_), stopped_(other.stopped_) {}
 
   Sequencer& sequencer() { return sequencer_; }
-  void walk(const std::vector<Statement>& statements) {
+  void walk(std::span<const Statement> statements) {
     std::vector<int64_t> counters;
     walk(statements, counters);
   }
@@ -201,7 +201,7 @@ class CyclePredictor::Impl {
     return 0;
   }
 
-  void walk(const std::vector<Statement>& statements, std::vector<int64_t>& counters) {
+  void walk(std::span<const Statement> statements, std::vector<int64_t>& counters) {
     for (const Statement& statement : statements) {
       if (stopped_) return;
       if (const Loop* loop = std::get_if<Loop>(&statement.kind)) {
@@ -241,8 +241,11 @@ CyclePredictor::CyclePredictor(const Chip& chip) : impl_(std::make_unique<Impl>(
 CyclePredictor::CyclePredictor(const CyclePredictor& other) : impl_(std::make_unique<Impl>(*other.impl_)) {}
 CyclePredictor::~CyclePredictor() = default;
 
-void CyclePredictor::run(const std::vector<Statement>& statements) {
+void CyclePredictor::run(std::span<const Statement> statements) {
   impl_->walk(statements);
+}
+int64_t CyclePredictor::now() const {
+  return impl_->sequencer().now();
 }
 void CyclePredictor::steps(int64_t count) {
   if (count > 0) impl_->sequencer().steps(count);

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -143,7 +144,9 @@ class CyclePredictor {
   CyclePredictor& operator=(const CyclePredictor& other) = delete;
   ~CyclePredictor();
 
-  void run(const std::vector<Statement>& statements);
+  void run(std::span<const Statement> statements);
+  /// The cycle after what has run.
+  int64_t now() const;
   void steps(int64_t count);
   void mv(const Instruction& instruction);
   /// The wait alone, without the step that it stands beside.

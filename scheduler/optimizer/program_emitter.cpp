@@ -70,7 +70,7 @@ isa::Program ProgramEmitter::finish() {
 }
 
 void ProgramEmitter::statement(const isa::Statement& statement) {
-  clock_.run({statement});
+  clock_.run({&statement, 1});
   result_.statements.push_back(statement);
 }
 

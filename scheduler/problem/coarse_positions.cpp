@@ -41,6 +41,10 @@ CoarsePositions::CoarsePositions(const TransferProblem& problem, size_t few) : c
   }
 }
 
+int64_t CoarsePositions::coarse(int64_t position) const {
+  return std::ranges::lower_bound(position_, position) - position_.begin();
+}
+
 TransferSchedule CoarsePositions::refined(TransferSchedule schedule) const {
   for (int64_t& issue : schedule.issue) {
     if (issue != TransferSchedule::kDropped) issue = position_[index(issue)];

@@ -24,6 +24,8 @@ class CoarsePositions {
 
   const TransferProblem& problem() const { return coarse_; }
   bool is_coarser() const { return is_coarser_; }
+  /// The first of its positions at or behind one of the problem it was made of.
+  int64_t coarse(int64_t position) const;
   /// A schedule of `problem()` with the positions of the problem it was made of.
   TransferSchedule refined(TransferSchedule schedule) const;
 

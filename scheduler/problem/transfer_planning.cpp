@@ -28,13 +28,20 @@ const passes::PassOptionInfo kLookahead{
     "tried from this one up"};
 
 /// How daring a schedule is.
-struct Attempt {
+struct Way {
+  int64_t room = 0;       ///< of the memory's kRoomParts, what may be full for the sake of copies
   int64_t lookahead = 0;  ///< cycles
-  bool keeps = false;
-  bool ahead = true;  ///< loads come before they are needed
-  int64_t room = 0;   ///< of the memory's kRoomParts, what may be full for the sake of copies
 };
 constexpr int64_t kRoomParts = 8;
+struct Attempt {
+  bool keeps = false;
+  bool ahead = true;               ///< loads come before they are needed
+  std::vector<Way> ways;           ///< by span of tasks
+  std::vector<int64_t> ends = {};  ///< by span, but the last
+  const Way& at(int64_t position) const {
+    return ways[index(std::ranges::upper_bound(ends, position) - ends.begin())];
+  }
+};
 constexpr int kEnds = 2;  ///< of the memory
 
 /// What attempts before have found out.
@@ -71,7 +78,7 @@ class Planner {
     for (size_t k = 0; k < problem_.keeps.size(); ++k) {
       for (const int load : problem_.keeps[k].saved) is_saved_[index(load)] = schedule_.kept[k];
     }
-    if (attempt_.room > 0) choose_copies();
+    choose_copies();
     drop_stores();
     reserve();
     start();
@@ -252,7 +259,8 @@ class Planner {
     std::vector<std::tuple<int64_t, size_t>> order;
     for (size_t k = 0; k < problem_.transfers.size(); ++k) {
       const Transfer& transfer = problem_.transfers[k];
-      if (!transfer.copy || lessons_->not_copied[k] || is_saved_[k]) continue;
+      if (!transfer.copy || attempt_.at(transfer.latest).room == 0 || lessons_->not_copied[k] || is_saved_[k])
+        continue;
       const Unit& source = units_[index(unit_of_[index(transfer.copy->source)])];
       order.emplace_back(2 * transfer.latest - source.alive_to, k);
     }
@@ -262,11 +270,11 @@ class Planner {
     for (const Unit& unit : units_) {
       if (!unit.members.empty()) load.add(unit.alive_from, unit.alive_to + 1, unit.size);
     }
-    const int64_t most = problem_.capacity * attempt_.room / kRoomParts;
     for (const auto& [distance, k] : order) {
       const Transfer& transfer = problem_.transfers[k];
       Unit& source = units_[index(unit_of_[index(transfer.copy->source)])];
       const int64_t until = 2 * transfer.latest;
+      const int64_t most = problem_.capacity * attempt_.at(transfer.latest).room / kRoomParts;
       if (until > source.alive_to) {
         if (load.largest(source.alive_to + 1, until + 1) + source.size > most) continue;
         load.add(source.alive_to + 1, until + 1, source.size);
@@ -489,7 +497,7 @@ class Planner {
     const auto task = static_cast<size_t>(position);
     const int64_t free_time = now_.clock.time_after_waits(position) +
                               (task < problem_.task_cycles.size() ? problem_.task_cycles[task] : 0);
-    const int64_t latest_free = free_time + attempt_.lookahead;
+    const int64_t latest_free = free_time + attempt_.at(position).lookahead;
     if (now_.pending.size() == now_.looked_at && latest_free < now_.nothing_until) return;
     int64_t nothing_until = INT64_MAX;
     for (size_t n = 0; n < std::min(now_.pending.size(), kLooked);) {
@@ -682,13 +690,22 @@ std::optional<TransferSchedule> planned(const CoarsePositions& coarse, const Att
   }
 }
 
-std::vector<TransferSchedule> schedules(const TransferProblem& problem, const passes::PassOptions& options,
-                                        bool keeps) {
+/// Those that are tried: their numbers are what schedules know them by.
+std::vector<Way> ways_of(const TransferProblem& problem, const passes::PassOptions& options, bool keeps) {
   const int64_t lookahead = passes::positive_option(options, kLookahead);
-  using Found = std::pair<int64_t, TransferSchedule>;  // with what it is estimated to take
   const bool has_copies = keeps && std::ranges::any_of(problem.transfers, [](const Transfer& transfer) {
                             return transfer.copy.has_value();
                           });
+  if (!has_copies) return {{0, lookahead}, {0, 4 * lookahead}, {0, 16 * lookahead}};
+  // The more room there is for copies, the less is there for what comes ahead.
+  return {{kRoomParts, 16 * lookahead},    {kRoomParts * 3 / 4, 4 * lookahead},
+          {kRoomParts / 2, lookahead},     {kRoomParts / 2, 8 * lookahead},
+          {kRoomParts * 7 / 8, lookahead}, {kRoomParts * 3 / 8, 2 * lookahead}};
+}
+
+std::vector<TransferSchedule> schedules(const TransferProblem& problem, const passes::PassOptions& options,
+                                        bool keeps) {
+  using Found = std::pair<int64_t, TransferSchedule>;  // with what it is estimated to take
   const CoarsePositions coarse(problem);
   const auto attempt = [&](const Attempt& how, std::vector<int64_t>& crowded) -> std::optional<Found> {
     std::optional<TransferSchedule> schedule = planned(coarse, how, crowded);
@@ -696,21 +713,13 @@ std::vector<TransferSchedule> schedules(const TransferProblem& problem, const pa
     const int64_t cycles = estimated_cycles(problem, *schedule);
     return Found(cycles, std::move(*schedule));
   };
-  // The more room there is for copies, the less is there for what comes ahead.
-  struct Way {
-    int64_t room = 0, lookahead = 0;
-  };
-  std::vector<Way> ways = {{0, lookahead}, {0, 4 * lookahead}, {0, 16 * lookahead}};
-  if (has_copies)
-    ways = {{kRoomParts, 16 * lookahead},    {kRoomParts * 3 / 4, 4 * lookahead},
-            {kRoomParts / 2, lookahead},     {kRoomParts / 2, 8 * lookahead},
-            {kRoomParts * 7 / 8, lookahead}, {kRoomParts * 3 / 8, 2 * lookahead}};
+  const std::vector<Way> ways = ways_of(problem, options, keeps);
   const bool may_keep = keeps && !problem.keeps.empty();
   std::vector<std::optional<Found>> of_ways(ways.size());
   const auto go = [&](size_t k, std::vector<int64_t>& crowded) {
-    const auto& [room, ahead] = ways[k];
-    if (may_keep) of_ways[k] = attempt({ahead, true, true, room}, crowded);
-    if (!of_ways[k]) of_ways[k] = attempt({ahead, false, true, room}, crowded);
+    if (may_keep) of_ways[k] = attempt({true, true, {ways[k]}}, crowded);
+    if (!of_ways[k]) of_ways[k] = attempt({false, true, {ways[k]}}, crowded);
+    if (of_ways[k]) of_ways[k]->second.ways = {static_cast<int>(k)};
   };
   std::vector<int64_t> crowded;
   if (coarse.is_coarser()) {
@@ -727,7 +736,7 @@ std::vector<TransferSchedule> schedules(const TransferProblem& problem, const pa
   }
   for (const bool keeping : {true, false}) {
     if (!found.empty() || (keeping && !may_keep)) continue;
-    if (auto last = attempt({0, keeping, false, 0}, crowded)) found.push_back(std::move(*last));
+    if (auto last = attempt({keeping, false, {{}}}, crowded)) found.push_back(std::move(*last));
   }
   std::ranges::stable_sort(found, {}, [](const auto& each) { return each.first; });
   std::vector<TransferSchedule> best;
@@ -744,6 +753,70 @@ std::vector<TransferSchedule> schedules(const TransferProblem& problem, const pa
   return best;
 }
 
+/// For every span the way that took least, where to change is worth so many cycles.
+std::vector<int> fastest_ways(const std::vector<std::vector<int>>& ways,
+                              const std::vector<std::vector<int64_t>>& cycles, int64_t change) {
+  const size_t spans = cycles.front().size();
+  std::vector<std::vector<size_t>> before(spans, std::vector<size_t>(ways.size()));
+  std::vector<int64_t> all(ways.size(), 0);
+  for (size_t span = 0; span < spans; ++span) {
+    const auto best = static_cast<size_t>(std::ranges::min_element(all) - all.begin());
+    const int64_t changed = all[best] + change;
+    for (size_t k = 0; k < ways.size(); ++k) {
+      before[span][k] = all[k] <= changed ? k : best;
+      all[k] = std::min(all[k], changed) + cycles[k][span];
+    }
+  }
+  std::vector<int> mixed(spans);
+  auto k = static_cast<size_t>(std::ranges::min_element(all) - all.begin());
+  for (size_t span = spans; span-- > 0;) {
+    mixed[span] = ways[k][span];
+    k = before[span][k];
+  }
+  return mixed;
+}
+
+std::vector<TransferSchedule> mixed_schedules(const TransferProblem& problem,
+                                              const passes::PassOptions& options, bool keeps,
+                                              const std::vector<TransferSchedule>& known,
+                                              const TransferTimes& times) {
+  std::vector<std::vector<int>> ways;
+  std::vector<std::vector<int64_t>> cycles;
+  for (size_t k = 0; k < known.size(); ++k) {
+    // What nothing came ahead in has none.
+    if (known[k].ways.empty()) continue;
+    ways.push_back(known[k].ways);
+    ways.back().resize(times.ends.size(), known[k].ways.back());
+    cycles.push_back(times.cycles[k]);
+  }
+  if (ways.size() < 2 || times.ends.size() < 2) return {};
+  // What one span does is paid for in others, too.
+  std::vector<std::vector<int>> mixes;
+  for (const int64_t change : {200, 1000}) {
+    std::vector<int> mix = fastest_ways(ways, cycles, change);
+    if (std::ranges::find(ways, mix) == ways.end() && std::ranges::find(mixes, mix) == mixes.end())
+      mixes.push_back(std::move(mix));
+  }
+  const CoarsePositions coarse(problem);
+  const std::vector<Way> all = ways_of(problem, options, keeps);
+  std::vector<std::optional<TransferSchedule>> found(mixes.size());
+  isa::for_each_in_parallel(mixes.size(), [&](size_t k) {
+    Attempt attempt;
+    attempt.keeps = keeps && !problem.keeps.empty();
+    for (const int way : mixes[k]) attempt.ways.push_back(all[index(way)]);
+    for (const int64_t end : times.ends) attempt.ends.push_back(coarse.coarse(end));
+    attempt.ends.pop_back();
+    std::vector<int64_t> crowded;
+    found[k] = planned(coarse, attempt, crowded);
+    if (found[k]) found[k]->ways = mixes[k];
+  });
+  std::vector<TransferSchedule> list;
+  for (auto& each : found) {
+    if (each) list.push_back(std::move(*each));
+  }
+  return list;
+}
+
 }  // namespace
 
 TransferScheduler keep_transfers() {
@@ -755,7 +828,10 @@ TransferScheduler keep_transfers() {
       false,
       [](const TransferProblem& problem, const passes::PassOptions& options) {
         return schedules(problem, options, true);
-      }};
+      },
+      [](const TransferProblem& problem, const passes::PassOptions& options,
+         const std::vector<TransferSchedule>& known,
+         const TransferTimes& times) { return mixed_schedules(problem, options, true, known, times); }};
 }
 
 TransferScheduler prefetch_transfers() {
@@ -765,7 +841,10 @@ TransferScheduler prefetch_transfers() {
           false,
           [](const TransferProblem& problem, const passes::PassOptions& options) {
             return schedules(problem, options, false);
-          }};
+          },
+          [](const TransferProblem& problem, const passes::PassOptions& options,
+             const std::vector<TransferSchedule>& known,
+             const TransferTimes& times) { return mixed_schedules(problem, options, false, known, times); }};
 }
 
 TransferScheduler on_demand_transfers() {
@@ -776,7 +855,7 @@ TransferScheduler on_demand_transfers() {
           [](const TransferProblem& problem, const passes::PassOptions&) {
             std::vector<TransferSchedule> schedules;
             std::vector<int64_t> crowded;
-            if (auto schedule = planned(CoarsePositions(problem), {0, false, false, 0}, crowded))
+            if (auto schedule = planned(CoarsePositions(problem), {false, false, {{}}}, crowded))
               schedules.push_back(std::move(*schedule));
             return schedules;
           }};

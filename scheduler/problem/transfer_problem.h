@@ -105,6 +105,8 @@ struct TransferSchedule {
   std::vector<bool> copied;      ///< by transfer: it is a copy
   std::vector<int64_t> address;  ///< by buffer
   std::vector<bool> kept;        ///< by keep
+  /// What its scheduler calls the way it was made, by span (TransferTimes), or one for all.
+  std::vector<int> ways = {};
   static constexpr int64_t kDropped = -1;
 };
 
@@ -190,6 +192,13 @@ TransferSchedule transfer_schedule_from_json(const TransferProblem& problem, con
 /// Whether a JSON text has the tasks of such a problem. UserError when it is no JSON.
 bool is_transfer_problem(const std::string& text, const std::string& source);
 
+/// What programs were predicted to take with some schedules, in each of the spans that tasks are divided
+/// into.
+struct TransferTimes {
+  std::vector<int64_t> ends;                 ///< by span: the position behind its last task
+  std::vector<std::vector<int64_t>> cycles;  ///< by schedule and span
+};
+
 /// A transfer scheduler by name.
 struct TransferScheduler {
   std::string name;
@@ -200,6 +209,11 @@ struct TransferScheduler {
   /// Some schedules, the one that is estimated to take least first; of these the one is used with which the
   /// program is predicted to. None when the buffers don't fit, which fixed addresses can bring about.
   std::function<std::vector<TransferSchedule>(const TransferProblem&, const passes::PassOptions&)> run;
+  /// Optional: others, made of those in every span the way that took least there. None when there is none
+  /// that is new.
+  std::function<std::vector<TransferSchedule>(const TransferProblem&, const passes::PassOptions&,
+                                              const std::vector<TransferSchedule>&, const TransferTimes&)>
+      mix = {};
   std::string plugin = {};  ///< the file it came from; empty: Kodama's own. Filled by register_pass
 };
 const std::vector<TransferScheduler>& transfer_schedulers();

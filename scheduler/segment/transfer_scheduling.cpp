@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <iterator>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -22,21 +24,36 @@ namespace {
 class Fastest {
  public:
   Fastest(ScheduledParts program, int64_t number, const isa::Chip& chip)
-      : chip_(chip),
-        program_(std::move(program)),
-        best_(isa::predict_cycles(program_.program, chip).total(), number) {}
+      : chip_(chip), program_(std::move(program)), best_(predict(program_).first, number) {}
 
-  void offer(ScheduledParts program, int64_t number) {
-    const std::pair<int64_t, int64_t> offered(isa::predict_cycles(program.program, chip_).total(), number);
+  /// Cycles of its parts.
+  std::vector<int64_t> offer(ScheduledParts program, int64_t number) {
+    auto [total, of_parts] = predict(program);
     const std::lock_guard lock(mutex_);
-    if (offered >= best_) return;
+    const std::pair<int64_t, int64_t> offered(total, number);
+    if (offered >= best_) return of_parts;
     best_ = offered;
     std::swap(program_, program);
+    return of_parts;
   }
   int64_t number() const { return best_.second; }
   ScheduledParts take() { return std::move(program_); }
 
  private:
+  std::pair<int64_t, std::vector<int64_t>> predict(const ScheduledParts& program) const {
+    isa::CyclePredictor predictor(chip_);
+    std::vector<int64_t> of_parts;
+    const std::span<const isa::Statement> statements = program.program.statements;
+    for (size_t part = 0; part + 1 < program.begin.size(); ++part) {
+      // What stands before the first part's mark belongs to it.
+      const size_t begin = part == 0 ? 0 : program.begin[part];
+      const int64_t from = predictor.now();
+      predictor.run(statements.subspan(begin, program.begin[part + 1] - begin));
+      of_parts.push_back(predictor.now() - from);
+    }
+    return {predictor.finish().total(), std::move(of_parts)};
+  }
+
   const isa::Chip& chip_;
   std::mutex mutex_;
   ScheduledParts program_;
@@ -75,20 +92,42 @@ class SegmentScheduler {
       const Formulation formulation =
           formulate(analysis, parts, chip_, chip_.memory.l2bm_lw / kEighths * most);
       check_problem(formulation.problem);
-      const std::vector<TransferSchedule> schedules = solve(formulation.problem);
-      if (schedules.empty()) continue;
-      isa::for_each_in_parallel(schedules.size(), [&](size_t k) {
-        best.offer(emit_parts(analysis, formulation, schedules[k], parts, chip_), static_cast<int64_t>(k));
-      });
+      std::vector<TransferSchedule> schedules;
+      TransferTimes times;
+      for (const int64_t end : analysis.part_end) times.ends.push_back(end + 1);
+      const auto look_at = [&](std::vector<TransferSchedule> list) {
+        const size_t known = schedules.size();
+        std::ranges::move(list, std::back_inserter(schedules));
+        times.cycles.resize(schedules.size());
+        isa::for_each_in_parallel(schedules.size() - known, [&](size_t k) {
+          const size_t number = known + k;
+          times.cycles[number] =
+              best.offer(emit_parts(analysis, formulation, schedules[number], parts, chip_),
+                         static_cast<int64_t>(number));
+        });
+        return schedules.size() > known;
+      };
+      if (!look_at(solve(formulation.problem,
+                         [&] { return scheduler_.run(formulation.problem, choice_.options); })))
+        continue;
+      // What is best for one part isn't for another.
+      constexpr int kRounds = 2;
+      for (int round = 0; round < kRounds && scheduler_.mix && parts.size() > 1; ++round) {
+        if (!look_at(solve(formulation.problem, [&] {
+              return scheduler_.mix(formulation.problem, choice_.options, schedules, times);
+            })))
+          break;
+      }
       if (best.number() != kPlain && choice_.observe)
         choice_.observe(formulation.problem, schedules[static_cast<size_t>(best.number())]);
       return;
     }
   }
-  std::vector<TransferSchedule> solve(const TransferProblem& problem) const {
+  template <typename Find>
+  std::vector<TransferSchedule> solve(const TransferProblem& problem, const Find& find) const {
     std::vector<TransferSchedule> schedules;
     passes::run_blaming("transfer scheduler", scheduler_, [&] {
-      schedules = scheduler_.run(problem, choice_.options);
+      schedules = find();
       for (const TransferSchedule& schedule : schedules) {
         const std::string fault = schedule_fault(problem, schedule);
         if (!fault.empty())
