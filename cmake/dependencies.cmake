@@ -23,6 +23,7 @@ if(NOT TARGET hwy::hwy)
   add_library(hwy::hwy ALIAS PkgConfig::hwy)
 endif()
 pkg_check_modules(libzip REQUIRED IMPORTED_TARGET GLOBAL libzip)  # .npz
+pkg_check_modules(jemalloc REQUIRED IMPORTED_TARGET GLOBAL jemalloc)  # cmake/targets.cmake: kodama_allocator
 pkg_check_modules(systemc REQUIRED IMPORTED_TARGET GLOBAL systemc)
 pkg_check_modules(graphviz REQUIRED IMPORTED_TARGET GLOBAL libgvc libcgraph)  # the report's graph
 pkg_check_modules(cmark REQUIRED IMPORTED_TARGET GLOBAL libcmark-gfm)  # pages on the terminal

@@ -30,6 +30,13 @@ if(KODAMA_FUZZ)
   target_compile_options(kodama_options INTERFACE -fsanitize=fuzzer-no-link)
 endif()
 
+# What programs that compile models allocate with: a sixth less time than with the C library's. Sanitizers bring their own.
+if(KODAMA_SANITIZE OR KODAMA_FUZZ)
+  set(kodama_allocator)
+else()
+  set(kodama_allocator PkgConfig::jemalloc)
+endif()
+
 # Most of the time of a build is reading the same headers again. Precompiled sets: for the parts below the
 # compiler and for those that see ONNX, each for libraries and for tests (which are not optimized: they
 # check, the libraries compute).
@@ -90,7 +97,7 @@ function(kodama_library name)
   kodama_precompile(kodama_${name} ${name} library)
   if(tests)
     add_executable(kodama_${name}_test ${tests})
-    target_link_libraries(kodama_${name}_test PRIVATE kodama_${name} ${ARG_PRIVATE} GTest::gmock GTest::gtest_main)
+    target_link_libraries(kodama_${name}_test PRIVATE kodama_${name} ${ARG_PRIVATE} GTest::gmock GTest::gtest_main ${kodama_allocator})
     target_compile_options(kodama_${name}_test PRIVATE ${kodama_test_options})
     kodama_precompile(kodama_${name}_test ${name} test)
     if(NOT ARG_TESTS_APART)
