@@ -11,9 +11,9 @@
 /// channels that it has, so that no operand moves; what they add up to goes to where the results will be
 /// (SumL2bs), and in the end every L2B takes its rows from there for the epilogue.
 ///
-/// Example, 1024 -> 256 channels, 1 x 1, 14 x 14: an L2B has 128 channels of 196 places, 12,544 LW, and an
-/// eighth of the matrices. With rows of its own, it would have all of them; with output channels of its own,
-/// it would take the 100,352 LW of all places. Sums are 25,088 LW, which go once.
+/// Example, 1024 -> 256 channels, 1 x 1, 14 x 14, rows of 16 columns: an L2B has 128 channels, 14,336 LW, and
+/// an eighth of the matrices. With rows of its own it would have all of them, with output channels of its own
+/// it would take all 114,688 LW of the operand. Sums are 28,672 LW, which go once.
 namespace kodama::compiler {
 
 class RowsTotals {
