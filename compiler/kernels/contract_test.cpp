@@ -717,6 +717,10 @@ TEST(Rows, SumsOfL2bs) {
   check_sums(conv_and_add({1, 1, 128, 64, 7, 14, 3, 1, 1, 1}), 2, gfloat);
   // Odd chunks; L2Bs that have a chunk less, rows that nobody has; images.
   check_sums(conv({1, 1, 96, 96, 5, 7, 1, 1, 1, 0}), 2, gfloat);
+  // An L2B without channels; more images than rows; strides.
+  check_sums(conv_and_add({1, 1, 180, 96, 6, 13, 3, 1, 1, 1}), 1, gfloat);
+  check_sums(conv_and_add({5, 1, 1024, 40, 3, 4, 1, 1, 1, 0}), 1, gfloat);
+  check_sums(conv({1, 1, 128, 256, 17, 30, 1, 2, 1, 0}), 1, gfloat);
   check_sums(conv_and_add({3, 1, 210, 32, 9, 9, 1, 1, 1, 0}), 1, gfloat);
   check_sums(conv({2, 1, 256, 256, 4, 8, 3, 2, 1, 1}), 2, gfloat);
   check_sums(conv({1, 1, 512, 32, 2, 5, 1, 1, 1, 0}), 1, gfloat);
