@@ -138,10 +138,12 @@ std::optional<int64_t> free_l2bm(const TileProgram& program, const isa::Chip& ch
   const auto use_lanes = [&](int64_t first, int64_t rows, const RowOrder& order) {
     used = std::max(used, first + rows * order.lw() + isa::kCyclesPerStep * kUnitLw);
   };
+  const auto use_transfers = [&](const std::vector<RowsTransfer>& transfers) {
+    for (const RowsTransfer& transfer : transfers) used = std::max(used, transfer.l2bm + transfer.count);
+  };
   for_each_node(program.body, [&](const TileNode& node) {
     if (const auto* load = std::get_if<LoadRows>(&node.kind)) {
-      for (const RowsTransfer& transfer : load->transfers)
-        used = std::max(used, transfer.l2bm + transfer.count);
+      use_transfers(load->transfers);
       int64_t farthest = 0;
       for (const int64_t at : load->l1b_at) farthest = std::max(farthest, at);
       used = std::max(used, load->l2bm + (load->parts - 1) * load->part_lw + farthest +
@@ -163,11 +165,9 @@ std::optional<int64_t> free_l2bm(const TileProgram& program, const isa::Chip& ch
       stays = true;
       used = std::max(used, sum->l2bm + sum->rows * sum->row_lw + isa::kL2bmBlockLw);
     } else if (const auto* sums = std::get_if<SumL2bs>(&node.kind)) {
-      for (const RowsTransfer& transfer : sums->transfers)
-        used = std::max(used, transfer.l2bm + transfer.count);
+      use_transfers(sums->transfers);
     } else if (const auto* store = std::get_if<StoreRows>(&node.kind)) {
-      for (const RowsTransfer& transfer : store->transfers)
-        used = std::max(used, transfer.l2bm + transfer.count);
+      use_transfers(store->transfers);
     }  // What others have there is over when they are.
   });
   const int64_t at = (chip.memory.l2bm_lw - kPieceLw) / isa::kL2bmBlockLw * isa::kL2bmBlockLw;

@@ -181,6 +181,12 @@ int64_t own_rows_cycles(int64_t lw, const isa::Chip& chip) {
          chip.transfer.startup_cycles;
 }
 
+int64_t chunk_share(int64_t chunks, int64_t l1bs) {
+  int64_t share = ceil_div(chunks, l1bs);
+  while (chunks % share != 0) ++share;
+  return share;
+}
+
 void set_segments(StoreRows& store, const RowOrder& order, int64_t chunks) {
   const bool is_dense = order.is_dense(chunks);
   store.segments = is_dense ? 1 : order.groups;

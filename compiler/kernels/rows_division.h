@@ -98,6 +98,8 @@ int64_t passes_cycles(int64_t passes, int64_t step_cycles, int64_t transfer_cycl
                       const isa::Chip& chip);
 /// Cycles in which every L2B stores or loads `lw` LW of its own.
 int64_t own_rows_cycles(int64_t lw, const isa::Chip& chip);
+/// Chunks of an L1B where `l1bs` share those of a row: the fewest that all who have some have.
+int64_t chunk_share(int64_t chunks, int64_t l1bs);
 /// Makes L1Bs that have `chunks` chunks of every row bring them to an image's rows.
 void set_segments(StoreRows& store, const RowOrder& order, int64_t chunks);
 /// The same where rows are spread (FinishRows): those of a chunk follow each other, `staged_rows` in L1BM.

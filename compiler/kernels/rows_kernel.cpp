@@ -202,12 +202,7 @@ class RowsTiler : RowsContraction {
   static bool takes_chunks(const RowsTiling& tiling) {
     return tiling.share == L1bShare::kInputs || tiling.share == L1bShare::kSections;
   }
-  /// Chunks of an L1B where those of a row are shared: the fewest that all who have some have.
-  int64_t share_of(int64_t chunks) const {
-    int64_t share = ceil_div(chunks, chip_.l1b_per_l2b);
-    while (chunks % share != 0) ++share;
-    return share;
-  }
+  int64_t share_of(int64_t chunks) const { return chunk_share(chunks, chip_.l1b_per_l2b); }
   /// What comes together where L1Bs share all chunks.
   static std::vector<int64_t> shared_chunks(const Sizes& s) {
     const int64_t parts = ceil_div(s.chunks_in, s.parts[0].chunks());
@@ -400,14 +395,9 @@ TileProgram RowsTiler::program(const RowsTiling& tiling, const std::string& name
   const bool own_inputs = tiling.share == L1bShare::kInputs;
   const bool is_sum = tiling.out.is_everywhere;
   const RowsTotals sums = totals();
-  const DraftSizes draft_sizes{is_sum ? sums.chunks() : s.chunks_out,
-                               s.stacks_out,
-                               s.matrices_lw,
-                               s.all_matrices,
-                               s.windows_lw,
-                               s.sums_lw,
-                               is_sum ? sums.input_lw() : s.row_input_lw,
-                               s.in_pieces || s.has_outside_columns()};
+  DraftSizes draft_sizes{s.chunks_out, s.stacks_out, s.matrices_lw,  s.all_matrices,
+                         s.windows_lw, s.sums_lw,    s.row_input_lw, s.in_pieces || s.has_outside_columns()};
+  if (is_sum) size_for_totals(draft_sizes);
   Draft draft = this->draft(name, placements, dram_addresses, s.parts.size(), draft_sizes);
   std::vector<int64_t> starts(static_cast<size_t>(s.groups));
   std::iota(starts.begin(), starts.end(), 0);

@@ -327,14 +327,9 @@ TileProgram LanesTiler::program(const LanesTiling& tiling, const std::string& na
   const Sizes s = sizes(tiling);
   const bool is_sum = tiling.out.is_everywhere;
   const RowsTotals sums = totals();
-  const DraftSizes draft_sizes{is_sum ? sums.chunks() : s.out_sets,
-                               s.out_stacks,
-                               s.matrices_lw,
-                               s.all_matrices,
-                               s.windows_lw,
-                               s.sums_lw,
-                               is_sum ? sums.input_lw() : s.input_lw,
-                               !s.is_flat};
+  DraftSizes draft_sizes{s.out_sets,   s.out_stacks, s.matrices_lw, s.all_matrices,
+                         s.windows_lw, s.sums_lw,    s.input_lw,    !s.is_flat};
+  if (is_sum) size_for_totals(draft_sizes);
   Draft draft = this->draft(name, placements, dram_addresses, s.parts.size(), draft_sizes);
   const int64_t groups_out = s.out.order().groups;
   for (const int64_t image : in_turn(s.out.images(), backwards)) {

@@ -592,6 +592,11 @@ RowsContraction::Draft RowsContraction::draft(const std::string& name,
   return draft;
 }
 
+void RowsContraction::size_for_totals(DraftSizes& sizes) const {
+  sizes.values = totals().chunks();
+  sizes.row_input_lw = totals().input_lw();
+}
+
 void RowsContraction::finish_sums(Draft& draft) const {
   if (!has_epilogue()) return;
   std::vector<int> of_rows;

@@ -187,6 +187,8 @@ class RowsContraction {
   };
   Draft draft(const std::string& name, const std::vector<StreamPlacement>& placements,
               const std::vector<int64_t>& dram_addresses, size_t parts, const DraftSizes& sizes) const;
+  /// What the epilogue reads is then read on totals.
+  void size_for_totals(DraftSizes& sizes) const;
   /// The epilogue on totals, if there is one.
   void finish_sums(Draft& draft) const;
   /// Cycles that a layer's windows cost others: as constants that stay have words that no layer writes, the

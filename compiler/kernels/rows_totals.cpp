@@ -14,8 +14,7 @@ using layout::Level;
 
 RowsTotals::RowsTotals(const Picture& result, int64_t inputs, const isa::Chip& chip)
     : image_(result, {}, chip), chip_(chip), inputs_(inputs), chunks_(image_.chunks()) {
-  int64_t share = ceil_div(chunks_, chip.l1b_per_l2b);
-  while (chunks_ % share != 0) ++share;
+  const int64_t share = chunk_share(chunks_, chip.l1b_per_l2b);
   const int64_t rows = ceil_div(image_.rows(), chip.l1b_per_l2b);
   by_chunks_ = image_.order().can_share(share) && share * image_.rows() <= chunks_ * rows;
   if (by_chunks_) {
