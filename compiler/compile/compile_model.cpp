@@ -288,6 +288,7 @@ class ModelCompiler {
   /// What stays on the chip, and the program that brings it there.
   void keep_weights(std::vector<std::optional<TileProgram>>& tiles, const std::vector<int64_t>& results_lw) {
     result_.preparation = {};
+    unbuilt_preparation_.reset();
     kept_.clear();
     std::vector<ResidentStage> stages;
     std::vector<const TileProgram*> before, after;
@@ -309,7 +310,10 @@ class ModelCompiler {
     if (!preparation) return;
     kept_ = preparation->kept;
     verify_resident(before, after, *preparation, stages);
-    const scheduler::ProgramPart part{preparation->name, build(preparation->name, *preparation, nullptr)};
+    unbuilt_preparation_ = preparation;
+  }
+  void build_preparation(const TileProgram& preparation) {
+    const scheduler::ProgramPart part{preparation.name, build(preparation.name, preparation, nullptr)};
     const scheduler::ScheduledParts scheduled = scheduler::schedule_transfers(
         {part}, chip_, {options_.passes.transfers, options_.passes.options, {}});
     verify::verify_segment({part}, scheduled, chip_);
@@ -409,7 +413,12 @@ class ModelCompiler {
       std::exception_ptr error;
     };
     try {
-      for_each_program(tiles.size(), [&](size_t k) {
+      // The first segment's programs have the preparation beside them.
+      const std::optional<TileProgram> preparation = std::exchange(unbuilt_preparation_, std::nullopt);
+      const size_t before_parts = preparation ? 1 : 0;
+      for_each_program(before_parts + tiles.size(), [&](size_t number) {
+        if (number < before_parts) return build_preparation(*preparation);
+        const size_t k = number - before_parts;
         if (!tiles[k]) return;
         Stage& stage = result_.stages[drafts_[first + k].stage];
         try {
@@ -632,16 +641,20 @@ class ModelCompiler {
       addresses_[static_cast<size_t>(owners[k])] = dram_->addresses()[k];
     for (const auto& [image, place] : in_place_of)
       addresses_[static_cast<size_t>(image)] = addresses_[static_cast<size_t>(place)];
+    std::vector<size_t> constants;
     for (size_t k = 0; k < plan_.images.size(); ++k) {
-      if (plan_.images[k].kind != PlannedImage::Kind::kConstant) continue;
+      if (plan_.images[k].kind == PlannedImage::Kind::kConstant) constants.push_back(k);
+    }
+    result_.preloads.resize(constants.size());
+    isa::for_each_in_parallel(constants.size(), [&](size_t number) {
+      const size_t k = constants[number];
       const StreamPlacement& placement = plan_.images[k].placement;
-      const LayerTensor& tensor = tensor_of(plan_.images[k]);
-      const std::string& reader = first_reader(plan_.images[k]);
       const LayerTensor& storage =
           graph_.tensors[static_cast<size_t>(graph_.storage(placement.access.tensor))];
-      result_.preloads.push_back({fmt::format("{}/{}", reader, placement.name), addresses_[k],
-                                  pack_stream(placement, storage.constant->reshaped(tensor.shape), chip_)});
-    }
+      result_.preloads[number] = {
+          fmt::format("{}/{}", first_reader(plan_.images[k]), placement.name), addresses_[k],
+          pack_stream(placement, storage.constant->reshaped(tensor_of(plan_.images[k]).shape), chip_)};
+    });
   }
 
   const LayerTensor& tensor_of(const PlannedImage& image) const {
@@ -892,6 +905,7 @@ class ModelCompiler {
   const ModelPlan& plan_;
   std::optional<DramPlacement> dram_;
   scheduler::KnownSchedules known_schedules_;
+  std::optional<TileProgram> unbuilt_preparation_;
   std::vector<int64_t> addresses_;       ///< of the plan's images
   std::vector<int> segment_begin_;       ///< by stage: the first of its segment
   std::vector<int> segment_end_;         ///< by stage: the last

@@ -40,8 +40,6 @@ constexpr int64_t kBranches = 60;
 /// then so many times as many, until they have.
 constexpr double kFirstPrice = 8, kPriceFactor = 2;
 constexpr int kPriceSteps = 2;
-/// While the price is sought.
-constexpr int64_t kPriceBranches = 10;
 
 /// Of larger images and tensors the planner doesn't look at every word (58 bytes each while it does), but
 /// counts with the size alone.
@@ -89,6 +87,7 @@ class ModelPlanner::Impl {
       isa::for_each_in_parallel(graph.layers.size(), find);
     }
     adopt_layouts(graph, chip, candidates_);
+    placements_.expect(candidates_);
   }
 
   ModelPlan run(const std::string& planner, const Observer& observe) {
@@ -178,13 +177,8 @@ class ModelPlanner::Impl {
 
   // ---- layouts by number
 
-  int layout_id(const StreamPlacement& placement) {
-    const auto [found, is_new] =
-        ids_.try_emplace({placement.access.tensor, key_of(placement)}, static_cast<int>(placements_.size()));
-    if (is_new) placements_.push_back(placement);
-    return found->second;
-  }
-  const StreamPlacement& placement(int id) const { return placements_[static_cast<size_t>(id)]; }
+  int layout_id(const StreamPlacement& placement) { return placements_.number_of(placement); }
+  const StreamPlacement& placement(int id) const { return placements_[id]; }
   const Shape& shape_of(const StreamPlacement& placement) const {
     return graph_.tensors[static_cast<size_t>(placement.access.tensor)].shape;
   }
@@ -212,8 +206,11 @@ class ModelPlanner::Impl {
 
   // ---- costs
 
-  /// What `conversion` is at least, by sizes and layouts alone; 0 where the images may be the same.
+  /// What `conversion` is at least, by sizes and layouts alone, 0 where the images may be the same; or what
+  /// it is, if another solution has asked for it.
   double at_least(TensorId root, int from, int to) {
+    const auto known = conversions_.find({root, from, to});
+    if (known != conversions_.end()) return known->second;
     const auto [found, is_new] = at_least_.try_emplace({root, from, to}, 0);
     if (is_new) found->second = least_conversion(root, from, to);
     return found->second;
@@ -263,7 +260,7 @@ class ModelPlanner::Impl {
   }
   double remembered_conversion(TensorId root, int from, int to) {
     KnownCosts& known = known_costs(root, to);
-    const std::string key = key_of(placement(from));
+    const std::string& key = placements_.key(from);
     const auto remembered = known.costs.find(key);
     if (remembered != known.costs.end()) return remembered->second;
     Gathering gathering = described(root, from, to);
@@ -308,7 +305,7 @@ class ModelPlanner::Impl {
   }
   void note(const Gathering& found) {
     KnownCosts& known = known_costs(found.root, found.to);
-    const std::string key = key_of(placement(found.from));
+    const std::string& key = placements_.key(found.from);
     known.costs[key] = found.cycles;
     known.same[key] = *found.is_same;
     known.has_new = true;
@@ -321,7 +318,7 @@ class ModelPlanner::Impl {
       const TensorId root = roots[static_cast<size_t>(tensor)];
       if (root < 0 || conversions_.contains({root, from, to}) || has_halves(from) || has_halves(to)) continue;
       const KnownCosts& known = known_costs(root, to);
-      const std::string key = key_of(placement(from));
+      const std::string& key = placements_.key(from);
       if (known.costs.contains(key) || !seen.insert({&known, key}).second) continue;
       Gathering found = described(root, from, to);
       if (!found.is_done) gatherings.push_back(found);
@@ -362,10 +359,11 @@ class ModelPlanner::Impl {
     KnownCosts*& entry = known_of_[{root, to}];
     if (entry != nullptr) return *entry;
     const StreamPlacement& target = placement(to);
-    const std::string key_of_ends = fmt::format(
-        "gather {}\nchip {}\nroot {}\nelements {}\ntensor {}\n{}\n", layout::solver_version(), chip_.hash,
-        shape_to_string(graph_.tensors[static_cast<size_t>(root)].shape),
-        origins_.describe(target.access.tensor, root), shape_to_string(shape_of(target)), key_of(target));
+    const std::string key_of_ends =
+        fmt::format("gather {}\nchip {}\nroot {}\nelements {}\ntensor {}\n{}\n", layout::solver_version(),
+                    chip_.hash, shape_to_string(graph_.tensors[static_cast<size_t>(root)].shape),
+                    origins_.describe(target.access.tensor, root), shape_to_string(shape_of(target)),
+                    placements_.key(to));
     const auto [found, is_new] = known_.try_emplace(key_of_ends);
     KnownCosts& known = found->second;
     entry = &known;
@@ -403,7 +401,7 @@ class ModelPlanner::Impl {
   void set_large_words() {
     std::map<int, int64_t> of_width;  // words of images, by the width of their number
     std::set<std::string_view> seen;
-    for (const auto& [image, id] : ids_) {
+    for (const auto& [image, id] : placements_.numbers()) {
       if (!seen.insert(image.second).second) continue;
       const int64_t size = size_of(placement(id));
       if (size <= kLargeWords) of_width[std::bit_width(static_cast<uint64_t>(size))] += size;
@@ -431,7 +429,7 @@ class ModelPlanner::Impl {
   /// All of a tensor as it is.
   bool is_natural(int id) const {
     const StreamPlacement& image = placement(id);
-    return key_of(image) == key_of(natural_placement(image.access.tensor, shape_of(image), chip_));
+    return placements_.key(id) == key_of(natural_placement(image.access.tensor, shape_of(image), chip_));
   }
   int64_t moved_elements(const StreamPlacement& image) const {
     return std::max(words(image), element_count(shape_of(image)));
@@ -465,36 +463,36 @@ class ModelPlanner::Impl {
     if (from == to) return true;
     if (has_halves(from) || has_halves(to)) {
       return placement(from).element == placement(to).element &&
-             graph_.storage(placement(to).access.tensor) == root &&
-             key_of(essential(placement(to))) == key_of(essential(placement(from)));
+             graph_.storage(placement(to).access.tensor) == root && essential_key(to) == essential_key(from);
     }
     if (placement(from).is_rows || placement(to).is_rows) {
       const StreamPlacement& there = placement(from);
-      StreamPlacement wanted = placement(to);
+      const StreamPlacement& wanted = placement(to);
       if (!there.is_rows || !wanted.is_rows) return false;
       if (there.access.tensor == wanted.access.tensor) {
         // Rows that no L2B has are never read; channels that fill a chunk up are what the maker says.
         const bool is_filled = wanted.layout.padding() == layout::Padding::kUndefined ||
                                wanted.layout.padding() == there.layout.padding();
-        wanted.layout.set_padding(there.layout.padding());
-        wanted.is_output = there.is_output;
-        return is_filled && key_of(wanted) == key_of(there);
+        return is_filled && placements_.key_as(to, there.layout.padding(), there.is_output, false) ==
+                                placements_.key(from);
       }
     }
     if (is_large(from) || is_large(to)) {
       // The same words in either role; a kernel's result has no padding and no fill that can be relied on.
-      StreamPlacement wanted = placement(to);
+      const StreamPlacement& wanted = placement(to);
       const StreamPlacement& there = placement(from);
       const bool is_whole = wanted.layout.padding() == layout::Padding::kUndefined &&
                             wanted.access.map == AffineMap::identity(shape_of(wanted).size()) &&
                             wanted.extents == shape_of(wanted);
       if (there.is_output && !is_whole) return false;
-      wanted.is_output = there.is_output;
       return graph_.storage(wanted.access.tensor) == root &&
-             key_of(essential(wanted)) == key_of(essential(there));
+             placements_.key_as(to, wanted.layout.padding(), there.is_output, true) == essential_key(from);
     }
     if (!may_be_same_image(placement(to), root, placement(from), origins_, graph_)) return false;
     return std::nullopt;
+  }
+  const std::string& essential_key(int id) {
+    return placements_.key_as(id, placement(id).layout.padding(), placement(id).is_output, true);
   }
   /// Whether image `from` of a root can be read as image `to`.
   bool is_same(TensorId root, int from, int to) {
@@ -502,7 +500,7 @@ class ModelPlanner::Impl {
     const WantedStream wanted(placement(to), graph_, chip_);
     forget_places();
     const bool same = is_same_image(wanted, root, placement(from), places(from), origins_, graph_, chip_);
-    known_costs(root, to).same[key_of(placement(from))] = same;
+    known_costs(root, to).same[placements_.key(from)] = same;
     return same;
   }
   /// As far as it is known, by description or because it has been asked for.
@@ -511,7 +509,7 @@ class ModelPlanner::Impl {
     if (is_new) found->second = is_same_by_description(root, from, to);
     if (!found->second) {
       const std::map<std::string, bool>& same = known_costs(root, to).same;
-      const auto known = same.find(key_of(placement(from)));
+      const auto known = same.find(placements_.key(from));
       if (known != same.end()) found->second = known->second;
     }
     return found->second;
@@ -711,15 +709,16 @@ class ModelPlanner::Impl {
       }
     };
     set_price(options_.constants_stay ? 0 : kNever);
-    if (options_.constants_stay && demand(solve(kPriceBranches)) > room_for_constants()) {
+    // While the price is sought, a good plan will do.
+    const auto fits = [&] { return demand(solve(0)) <= room_for_constants(); };
+    if (options_.constants_stay && !fits()) {
       // About the lowest price for which there is room; for the highest there always is.
       double low = 0, high = kNever;
       for (int step = 0; step < kPriceSteps || high == kNever; ++step) {
         set_price(high == kNever ? (low == 0 ? kFirstPrice : kPriceFactor * low)
                   : low == 0     ? high / kPriceFactor
                                  : std::sqrt(low * high));
-        const bool fits = demand(solve(kPriceBranches)) <= room_for_constants();
-        (fits ? high : low) = price_;
+        (fits() ? high : low) = price_;
       }
       set_price(high);
     }
@@ -948,8 +947,7 @@ class ModelPlanner::Impl {
   std::vector<std::vector<Candidate>> candidates_;
   bool on_host_ = false;
 
-  std::map<std::pair<TensorId, std::string>, int> ids_;
-  std::deque<StreamPlacement> placements_;  // references stay valid
+  NumberedPlacements placements_;  ///< layouts of the planner's problem
   std::map<int, std::vector<StreamWord>> places_;
   size_t known_places_ = 0;
   int64_t large_words_ = kLargeWords;

@@ -8,6 +8,7 @@
 
 #include "compiler/graph/import.h"
 #include "compiler/lowering/lowering_test_util.h"
+#include "compiler/plan/placement_key.h"
 #include "isa/error.h"
 #include "isa/file.h"
 #include "layout/plan/pbqp_by_cbc.h"
@@ -383,6 +384,33 @@ TEST(SameImage, PaddingDecides) {
   wanted.layout.set_padding(layout::Padding::kOne);
   EXPECT_FALSE(is_same_image(wanted, 0, sent, origins, graph, chip));
   EXPECT_FALSE(is_same_image(sent, 1, sent, origins, graph, chip));
+}
+
+TEST(NumberedPlacements, ThoseWithOneKeyHaveOneNumber) {
+  const isa::Chip& chip = tiny();
+  std::vector<std::vector<Candidate>> candidates(1, std::vector<Candidate>(3));
+  for (size_t k = 0; k < 3; ++k) candidates[0][k].placements = {natural_placement(0, {k == 1 ? 9 : 7}, chip)};
+  const StreamPlacement of_other_tensor = natural_placement(1, {7}, chip);
+  NumberedPlacements placements;
+  placements.expect(candidates);
+  const auto number_of = [&](size_t k) { return placements.number_of(candidates[0][k].placements[0]); };
+  EXPECT_EQ(number_of(0), 0);
+  EXPECT_EQ(number_of(1), 1);
+  EXPECT_EQ(number_of(2), 0);
+  EXPECT_EQ(placements.number_of(of_other_tensor), 2);
+  EXPECT_EQ(placements.key(0), placements.key(2));
+  EXPECT_NE(placements.key(0), placements.key(1));
+  EXPECT_EQ(placements[1].extents, candidates[0][1].placements[0].extents);
+  // As another kernel describes it.
+  StreamPlacement made = placements[0];
+  made.is_output = true;
+  made.layout.set_padding(layout::Padding::kUndefined);
+  EXPECT_NE(key_of(made), placements.key(0));
+  EXPECT_EQ(placements.key_as(0, layout::Padding::kUndefined, true, false), key_of(made));
+  EXPECT_EQ(placements.key_as(0, layout::Padding::kUndefined, true, true), key_of(essential(made)));
+  const int number = placements.number_of(made);
+  EXPECT_EQ(number, 3);
+  EXPECT_EQ(placements.key_as(number, made.layout.padding(), made.is_output, false), placements.key(number));
 }
 
 TEST(SameImage, ProbesRejectNoneThatAre) {

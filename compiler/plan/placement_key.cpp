@@ -4,9 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <map>
-#include <utility>
-#include <vector>
+
+#include "isa/parallel.h"
 
 namespace kodama::compiler {
 namespace {
@@ -98,6 +97,42 @@ StreamPlacement essential(const StreamPlacement& placement) {
     for (int& dim : dims) dim = number[static_cast<size_t>(dim)];
   }
   return result;
+}
+
+void NumberedPlacements::expect(const std::vector<std::vector<Candidate>>& candidates) {
+  std::vector<const StreamPlacement*> placements;
+  for (const std::vector<Candidate>& of_layer : candidates) {
+    for (const Candidate& candidate : of_layer) {
+      for (const StreamPlacement& placement : candidate.placements) placements.push_back(&placement);
+    }
+  }
+  std::vector<std::string> keys(placements.size());
+  isa::for_each_in_parallel(keys.size(), [&](size_t k) { keys[k] = key_of(*placements[k]); });
+  for (size_t k = 0; k < keys.size(); ++k) expected_[placements[k]] = std::move(keys[k]);
+}
+
+int NumberedPlacements::number_of(const StreamPlacement& placement) {
+  const auto expected = expected_.find(&placement);
+  const auto [found, is_new] = numbers_.try_emplace(
+      {placement.access.tensor, expected != expected_.end() ? expected->second : key_of(placement)},
+      static_cast<int>(placements_.size()));
+  if (is_new) {
+    placements_.push_back(placement);
+    keys_.push_back(&found->first.second);
+  }
+  return found->second;
+}
+
+const std::string& NumberedPlacements::key_as(int number, layout::Padding padding, bool is_output,
+                                              bool is_essential) {
+  const auto [found, is_new] = keys_as_.try_emplace({number, padding, is_output, is_essential});
+  if (is_new) {
+    StreamPlacement other = (*this)[number];
+    other.layout.set_padding(padding);
+    other.is_output = is_output;
+    found->second = key_of(is_essential ? essential(other) : other);
+  }
+  return found->second;
 }
 
 }  // namespace kodama::compiler

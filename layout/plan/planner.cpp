@@ -218,6 +218,8 @@ Plan plan_pbqp(const PlanProblem& problem, const PlanOptions& options) {
     is_news = costs.learn(plan);
     if (best.choice.empty() || plan.cost < best.cost) best = std::move(plan);
   }
+  best.bound = bound;
+  if (options.branches == 0) return best;
   int vain_rounds = 0;
   // While costs become known, few branches will do; the whole budget is for what they are in the end.
   for (int64_t branches = std::min(kFirstBranches, options.branches);;) {

@@ -100,7 +100,7 @@ struct Plan {
 };
 
 struct PlanOptions {
-  int64_t branches = 200000;  ///< of branch and bound
+  int64_t branches = 200000;  ///< of branch and bound; 0: a good plan will do, quickly
   passes::PassOptions given = {};
 };
 

@@ -304,6 +304,10 @@ TEST(Planner, NoPlannerBeatsPbqpAndItIsTheOptimum) {
     const Plan some = plan(problem_of_bounds, "pbqp", {.branches = 1});
     ASSERT_EQ(plan_fault(problem, some), "");
     ASSERT_LE(some.bound, best);
+    // Without any search, a plan.
+    const Plan quick = plan(problem_of_bounds, "pbqp", {.branches = 0});
+    ASSERT_EQ(plan_fault(problem, quick), "");
+    ASSERT_FALSE(quick.proven);
     asked.clear();
     as_pbqp(problem_of_bounds);
     all += asked.size();

@@ -125,7 +125,10 @@ class Joiner {
     } else {
       const bool is_step = std::holds_alternative<isa::Step>(statement.kind);
       if (backwards && is_step) ++time;
-      if (is_step || !backwards) steps.push_back({time, accesses(isa::resolved(statement, counters))});
+      if (is_step || !backwards) {
+        steps.push_back(
+            {time, counters.empty() ? accesses(statement) : accesses(isa::resolved(statement, counters))});
+      }
       if (!backwards && is_step) ++time;
     }
     return time < window_;
