@@ -521,15 +521,16 @@ class ModelCompiler {
     const int64_t begin = addresses_[static_cast<size_t>(planned.result)];
     return {{begin, begin + stream_group_lw(image.placement)}};
   }
-  /// Whether others can leave more to a stage. What comes early goes first, then what stays.
+  /// Whether others can leave more to a stage: a little of what stays, as most need no more; then what comes
+  /// early, then more and more of what stays.
   bool make_room(Draft& draft, const TileProgram& tiles) const {
-    const int64_t all = chip_.memory.lm_words / isa::kWordsPerLong;
-    if (tiles.kept.empty() || draft.needs_lw >= all) return false;
-    if (draft.is_alone) {
-      constexpr int64_t kSteps = 8;
-      draft.needs_lw += all / kSteps;
+    constexpr int64_t kLittleLw = 64;
+    if (tiles.kept.empty() || draft.needs_lw >= chip_.memory.lm_words / isa::kWordsPerLong) return false;
+    if (!draft.is_alone && (draft.needs_lw > 0 || !has_kept_weights_)) {
+      draft.is_alone = true;
+    } else {
+      draft.needs_lw = std::max(kLittleLw, 2 * draft.needs_lw);
     }
-    draft.is_alone = true;
     return true;
   }
 

@@ -14,8 +14,9 @@ using isa::Space;
 
 namespace {
 
-/// For constants and temporaries that a kernel doesn't declare as buffers.
-constexpr int64_t kTemporariesLw = 96;
+/// For constants and temporaries that a kernel doesn't declare as buffers: a few vectors, as nearly all are
+/// in register files. A stage that needs more is found out when its program is made, and gets it then.
+constexpr int64_t kTemporariesLw = 12;
 
 bool may_be_in(const TileBuffer& buffer, Space space) {
   return (buffer.homes & isa::space_bit(space)) != 0;
