@@ -38,4 +38,7 @@ int64_t ahead_cycles(const layout::Transport& transport, int64_t numbers, const 
                      bool others_stay);
 int64_t store_cycles(const layout::Transport& transport, int64_t numbers, const isa::Chip& chip);
 
+/// LW of L2BM, from its beginning on, that a load of so many numbers goes through.
+int64_t load_l2bm_lw(const layout::Transport& transport, int64_t numbers, const isa::Chip& chip);
+
 }  // namespace kodama::compiler

@@ -320,8 +320,8 @@ class RowsTiler : RowsContraction {
   /// Cycles and LW of the matrices.
   std::pair<int64_t, int64_t> constants(const RowsTiling& tiling) const {
     const Sizes s = sizes(tiling);
-    if (!problem_.is_constant) return {0, 0};
-    return {constant_cycles(tiling, s), s.stacks_out * s.matrices_lw};
+    return kept_matrices(constant_cycles(tiling, s), s.stacks_out, s.matrices_lw, s.all_matrices,
+                         s.windows_lw);
   }
 
  private:

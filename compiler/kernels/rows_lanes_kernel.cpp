@@ -154,6 +154,9 @@ class LanesTiler : RowsContraction {
     s.all_matrices = s.out_stacks * s.matrices_lw + inputs_lw <= local;
     // Steps take four units, and halos are beside the rows.
     s.region_l2bm = s.part_l2bm(s.parts.size(), s.ways()) + isa::kCyclesPerStep * kUnitLw;
+    // Results of a set are in L2BM while the next one's matrices come.
+    if (!s.all_matrices)
+      s.region_l2bm = std::max(s.region_l2bm, load_l2bm_lw(weights_transport(s), s.matrices_lw, chip_));
     s.tile_l2bm = s.tile_rows * s.out.row_lw() + isa::kCyclesPerStep * kUnitLw;
     return s;
   }
@@ -217,8 +220,7 @@ class LanesTiler : RowsContraction {
   /// Cycles and LW of the matrices.
   std::pair<int64_t, int64_t> constants(const LanesTiling& tiling) const {
     const Sizes s = sizes(tiling);
-    if (!problem_.is_constant) return {0, 0};
-    return {constant_cycles(s), s.out_stacks * s.matrices_lw};
+    return kept_matrices(constant_cycles(s), s.out_stacks, s.matrices_lw, s.all_matrices, s.windows_lw);
   }
   std::vector<StreamPlacement> placements(const LanesTiling& tiling) const;
   TileProgram program(const LanesTiling& tiling, const std::string& name,

@@ -623,6 +623,20 @@ int64_t RowsContraction::matrix_load_cycles(const layout::Transport& transport, 
                               : load_cycles(transport, count, chip_, true);
 }
 
+std::pair<int64_t, int64_t> RowsContraction::kept_matrices(int64_t cycles, int64_t sets, int64_t matrices_lw,
+                                                           bool all_matrices, int64_t windows_lw) const {
+  if (!problem_.is_constant) return {0, 0};
+  if (all_matrices) return {cycles, sets * matrices_lw};
+  // Sets that don't stay in LM0, where products take them, take turns in a buffer there: what stays in LM1 is
+  // copied to it, a LW in a cycle.
+  const int64_t local = chip_.memory.lm_words / isa::kWordsPerLong - kRowsReserveLw;
+  const int64_t in_lm0 = (local - matrices_lw) / matrices_lw;
+  const int64_t copied = std::min(std::max<int64_t>(0, (local - windows_lw) / matrices_lw), sets - in_lm0);
+  const int64_t kept = in_lm0 + copied;
+  const int64_t saved = cycles * kept / sets - copied * matrices_lw;
+  return saved > 0 ? std::pair(saved, kept * matrices_lw) : std::pair<int64_t, int64_t>(0, 0);
+}
+
 int64_t RowsContraction::room_cycles(int64_t windows_lw) const {
   // Measured. A third of a local memory is what most layers don't reach; with 8 cycles, about what the
   // planner pays for a LW (ModelPlanner), the first layers of networks for pictures keep all of their rows.

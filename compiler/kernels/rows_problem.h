@@ -127,6 +127,10 @@ class RowsContraction {
   }
   /// Cycles of loading matrices of `count` LW in a PE once: constants come ahead.
   int64_t matrix_load_cycles(const layout::Transport& transport, int64_t count) const;
+  /// Of `sets` sets of matrices whose loads take `cycles`: the cycles that fall away where they stay in the
+  /// PEs as far as a layer whose windows have `windows_lw` LW of LM1 leaves room, and the LW that they take.
+  std::pair<int64_t, int64_t> kept_matrices(int64_t cycles, int64_t sets, int64_t matrices_lw,
+                                            bool all_matrices, int64_t windows_lw) const;
   /// Steps in which they are multiplied with so many vectors of four columns.
   int64_t product_steps(int64_t matrices_lw, int64_t vectors) const {
     return matrices_lw / form_.rows * form_.products * std::max(vectors, form_.write_steps);

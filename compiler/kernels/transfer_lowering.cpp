@@ -90,6 +90,8 @@ constexpr int64_t kMinimumOverlapLw = 2048;
 /// Where layers leave little of L2BM, large ones would have room for one at a time, and its transfer and its
 /// steps would take turns.
 constexpr int64_t kL2bmParts = 16;
+/// Chunks of either direction that are in L2BM at a time.
+constexpr int64_t kChunksAtATime = 2;
 /// Operations of one portion, the unit of a chunk's inner loop: enough to fill the distances between the
 /// levels with each other's steps.
 constexpr int64_t kPortionOperations = 48;
@@ -229,7 +231,7 @@ class Mover {
   int64_t numbers_of(int64_t chunk) const { return chunk < cutting_.whole ? cutting_.chunk : cutting_.rest; }
   int64_t staged(int64_t numbers) const { return round_up(numbers, transport_.granule()); }
   int64_t l2bm_base(int64_t half) const {
-    return beside_at_.value_or(((to_chip_ ? 0 : 2) + half) * cutting_.l2bm_part);
+    return beside_at_.value_or(((to_chip_ ? 0 : kChunksAtATime) + half) * cutting_.l2bm_part);
   }
   /// Others take what they load from L1BM's begin on.
   int64_t l1bm_base() const {
@@ -499,6 +501,10 @@ int64_t ahead_cycles(const Transport& transport, int64_t numbers, const isa::Chi
 
 int64_t store_cycles(const Transport& transport, int64_t numbers, const isa::Chip& chip) {
   return move_cycles(transport, numbers, false, false, chip);
+}
+
+int64_t load_l2bm_lw(const Transport& transport, int64_t numbers, const isa::Chip& chip) {
+  return kChunksAtATime * cut(transport, numbers, isa::kCyclesPerStep, chip).l2bm_part;
 }
 
 }  // namespace kodama::compiler
