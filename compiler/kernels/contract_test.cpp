@@ -621,6 +621,9 @@ void check_groups(uint32_t share) {
 }
 TEST(Rows, Groups) {
   check_groups(2);
+  // L2Bs with fewer sections than others.
+  check_rows(conv_and_add({1, 7, 32, 32, 3, 8, 3, 1, 1, 1}), 0, 170, 1, {}, "contract-rows", {}, "L2B chan");
+  check_rows(conv({1, 3, 32, 64, 4, 8, 3, 1, 1, 1}), 0, 171, 3, {}, "contract-rows", {}, "lanes");
 }
 TEST(Rows, NightlyGroups) {
   check_groups(1);

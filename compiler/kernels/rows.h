@@ -120,14 +120,19 @@ std::string order_name(const Picture& picture);
 /// nothing where it isn't, or where a chunk would have channels of two parts.
 std::optional<Picture> concatenated_picture(const Picture& picture, const LayerGraph& graph);
 
+/// Whether of what `ways` get of `count` things, as many each, a quarter at most is behind the last one.
+inline bool is_nearly_even(int64_t count, int64_t ways) {
+  return 3 * isa::ceil_div(count, ways) * ways <= 4 * count;
+}
+
 /// A picture's image on a chip, split in one way.
 class RowsImage {
  public:
   RowsImage(const Picture& picture, RowsSplit split, const isa::Chip& chip);
   /// Whether every L2B that has channels of its own has as many.
   bool is_even() const { return picture_chunks() % channel_ways_ == 0; }
-  /// Whether of what L2Bs with channels of their own have, a quarter at most is behind the last one.
-  bool is_nearly_even() const { return 3 * chunks_ * channel_ways_ <= 4 * picture_chunks(); }
+  /// Whether L2Bs with channels of their own have nearly as many.
+  bool is_nearly_even() const { return compiler::is_nearly_even(picture_chunks(), channel_ways_); }
 
   const Picture& picture() const { return picture_; }
   bool is_everywhere() const { return split_.is_everywhere; }

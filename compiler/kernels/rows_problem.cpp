@@ -71,12 +71,6 @@ std::optional<std::vector<int>> operand_order(const Picture& out, const std::vec
   return order;
 }
 
-/// Groups of channels: results of a group depend on the inputs of that group.
-struct ChannelGroups {
-  int64_t count = 1, in = 0, out = 0;  ///< channels of a group
-  int dim = -1, in_dim = -1, out_dim = -1;
-};
-
 /// The dim of a role whose index is added to that of `group` on one axis, where groups follow each other; -1:
 /// there is none. Nowhere else is the map the group's.
 int member_dim(const AffineMap& map, size_t group, ContractLayer::Role role, const ContractLayer& contract) {
@@ -147,6 +141,8 @@ std::optional<ChannelGroups> merge_groups(ContractLayer& contract, bool weights_
   return groups;
 }
 
+}  // namespace
+
 RowsSections sections_of(const ChannelGroups& groups) {
   const int64_t all_in = ceil_div(groups.count * groups.in, kChunkChannels);
   const int64_t all_out = ceil_div(groups.count * groups.out, kChunkChannels);
@@ -162,6 +158,8 @@ RowsSections sections_of(const ChannelGroups& groups) {
   }
   return {1, groups.count, all_in, all_out};
 }
+
+namespace {
 
 /// A section's matrix over dims of sections, groups in one, and inputs of one, behind those of the contract:
 /// an input of another group than the output's is outside the tensor.
@@ -345,6 +343,7 @@ std::optional<RowsProblem> find_problem(const ContractLayer& whole, TensorId out
     if (groups->in_dim != in_channel || groups->out_dim != problem.out_channel) return std::nullopt;
     problem.sections = sections_of(*groups);
   }
+  problem.groups = *groups;
   problem.matrix = matrix_of(weights, contract, problem.out_channel, in_channel, *groups, problem.sections);
 
   for (const TensorAccess& input : contract.epilogue_inputs) {
@@ -390,9 +389,12 @@ std::optional<RowsProblem> packed_problem(const RowsProblem& problem) {
 }
 
 bool RowsContraction::can_take(RowsSplit in, RowsSplit out) const {
-  const int64_t ways = RowsImage(problem_.out, out, chip_).channel_ways();
-  if (!has_sections() || ways == 1) return true;
-  return in == out && problem_.sections.count % ways == 0;
+  const RowsImage results(problem_.out, out, chip_);
+  if (!has_sections() || results.channel_ways() == 1) return true;
+  // Every L2B but the last ones has as many sections.
+  const int64_t own = ceil_div(problem_.sections.count, results.channel_ways());
+  return in == out && results.chunks() == own * problem_.sections.out_chunks &&
+         RowsImage(problem_.in, in, chip_).chunks() == own * problem_.sections.in_chunks;
 }
 
 bool RowsContraction::can_sum() const {

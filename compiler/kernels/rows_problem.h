@@ -28,11 +28,20 @@ struct RowsSections {
   int64_t in_chunks = 0, out_chunks = 0;
 };
 
+/// Groups of channels: results of a group depend on the inputs of that group.
+struct ChannelGroups {
+  int64_t count = 1, in = 0, out = 0;  ///< channels of a group
+  int dim = -1, in_dim = -1, out_dim = -1;
+};
+/// The least that are whole chunks, where no chunk has channels of two; else all are one.
+RowsSections sections_of(const ChannelGroups& groups);
+
 /// The layer as windows of one picture that make another.
 struct RowsProblem {
   ContractLayer contract;     ///< groups of channels are merged: its dims have all channels
   bool weights_first = true;  ///< operand a is the matrix
   bool is_constant = true;  ///< the matrix; else it is what the host sends, or what a tie brings in its place
+  ChannelGroups groups;
   RowsSections sections;
   /// A section's matrix, and so of all sections; dims behind the contract's tell groups.
   struct Matrix {

@@ -166,5 +166,49 @@ TEST(PadChannels, WhatStays) {
       (std::vector<int64_t>{8, 8, 16, 40}));
 }
 
+/// A convolution to `count` groups of `width` channels, one of groups and what `readers` make of its result
+/// g.
+std::string grouped(int count, int width, const std::string& results, const std::string& readers) {
+  const int all = count * width;
+  return fmt::format(
+      "g (float[1,4,4,5] x) => ({0}) <{1}, {2}, {3}, {4}, {5}, {6}> {{ a = Conv(x, wa, ba) ra = Relu(a)"
+      " c = Conv<group={7}, pads=[1,1,1,1]>(ra, wg, bg) g = Relu(c) {8} }}",
+      results, filled(fmt::format("float[{},4,1,1] wa", all), all * 4),
+      filled(fmt::format("float[{}] ba", all), all),
+      filled(fmt::format("float[{},{},3,3] wg", all, width), all * width * 9),
+      filled(fmt::format("float[{}] bg", all), all),
+      filled(fmt::format("float[40,{},1,1] wd", all), 40 * all),
+      filled(fmt::format("float[{},40,1,1] we", all), 40 * all), count, readers);
+}
+TEST(PadChannels, GroupsThatFillNoChunks) {
+  const std::string u = "float[1,40,4,5] u";
+  // Wider groups; more of them; a pool.
+  EXPECT_EQ(channels(split(grouped(7, 24, u, "u = Conv(g, wd)"))), (std::vector<int64_t>{224, 224, 40}));
+  EXPECT_EQ(channels(split(grouped(17, 24, u, "u = Conv(g, wd)"))), (std::vector<int64_t>{544, 544, 40}));
+  EXPECT_EQ(channels(split(grouped(9, 48, u, "u = Conv(g, wd)"))), (std::vector<int64_t>{576, 576, 40}));
+  EXPECT_EQ(channels(split(
+                grouped(7, 24, u, "p = MaxPool<kernel_shape=[3,3], pads=[1,1,1,1]>(g) u = Conv(p, wd)"))),
+            (std::vector<int64_t>{224, 224, 224, 40}));
+  // A product's channels are those of the result: a gate, as of squeeze and excitation.
+  EXPECT_EQ(channels(split(grouped(7, 24, u,
+                                   "p = GlobalAveragePool(g) q = Conv(p, wd) r = Conv(q, we) s = Sigmoid(r)"
+                                   " m = Mul(g, s) u = Conv(m, wd)"))),
+            (std::vector<int64_t>{224, 224, 224, 40, 224, 224, 40}));
+}
+TEST(PadChannels, GroupsThatStay) {
+  const std::string u = "float[1,40,4,5] u";
+  // They fill chunks, or others read what would get channels, or make it.
+  EXPECT_EQ(channels(split(grouped(9, 16, u, "u = Conv(g, wd)"))), (std::vector<int64_t>{144, 144, 40}));
+  EXPECT_EQ(channels(split(grouped(7, 24, u + ", float[1,168,4,5] g", "u = Conv(g, wd)"))),
+            (std::vector<int64_t>{168, 168, 40}));
+  EXPECT_EQ(channels(split(grouped(7, 24, u + ", float[1,168,4,5] ra", "u = Conv(g, wd)"))),
+            (std::vector<int64_t>{168, 168, 40}));
+  // What a Map would make of zeros is not finite.
+  EXPECT_EQ(channels(split(grouped(7, 24, u,
+                                   "one = Constant<value_float = 1.0>() e = Add(g, one) n = Neg(g)"
+                                   " q = Reciprocal(n) i = Min(q, e) u = Conv(i, wd)")))[0],
+            168);
+}
+
 }  // namespace
 }  // namespace kodama::compiler

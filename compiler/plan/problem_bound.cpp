@@ -95,8 +95,33 @@ void add_expression(const ScalarExpr& expr, double all_points, ProblemWork& work
   }
 }
 
+/// The share of a constant's elements that aren't on an index of an axis where all others are zeros, too. Of
+/// nothing but zeros, all.
+double share_in_use(const LayerTensor& tensor) {
+  if (!tensor.constant || tensor.constant->type() != DataType::kFloat32) return 1;
+  const std::span<const float> values = tensor.constant->data<float>();
+  double share = 1;
+  size_t inner = values.size();
+  for (const int64_t extent : tensor.constant->shape()) {
+    if (extent == 0) return 1;
+    const auto count = static_cast<size_t>(extent);
+    inner /= count;
+    const auto has_others = [&](size_t index) {
+      for (size_t at = index * inner; at < values.size(); at += count * inner) {
+        const auto slice = values.subspan(at, inner);
+        if (std::ranges::any_of(slice, [](float value) { return value != 0; })) return true;
+      }
+      return false;
+    };
+    size_t used = 0;
+    for (size_t index = 0; index < count; ++index) used += has_others(index) ? 1 : 0;
+    share *= static_cast<double>(used) / static_cast<double>(count);
+  }
+  return share > 0 ? share : 1;
+}
+
 /// All but DRAM bytes.
-ProblemWork operations_of(const Layer& layer) {
+ProblemWork operations_of(const Layer& layer, const LayerGraph& graph) {
   ProblemWork work;
   if (const auto* map = std::get_if<MapLayer>(&layer.body)) {
     add_expression(map->expr, points_of(map->extents), work);
@@ -125,6 +150,8 @@ ProblemWork operations_of(const Layer& layer) {
     add_expression(gather->epilogue, points_of(gather->extents), work);
   } else if (const auto* contract = std::get_if<ContractLayer>(&layer.body)) {
     work.products = points_of(contract_extents(*contract));
+    for (const TensorAccess* operand : {&contract->a, &contract->b})
+      work.products *= share_in_use(graph.tensors[static_cast<size_t>(graph.storage(operand->tensor))]);
     add_expression(contract->epilogue, points_of(contract->output_shape), work);
   }
   return work;
@@ -150,8 +177,9 @@ std::map<TensorId, double> elements_read(const Layer& layer, const LayerGraph& g
     if (const auto* gather = std::get_if<GatherLayer>(&layer.body))
       points = std::min(points, points_of(gather->extents));
     const TensorId storage = graph.storage(access.tensor);
+    const LayerTensor& tensor = graph.tensors[static_cast<size_t>(storage)];
     double& most = read[storage];
-    most = std::max(most, std::min(points, points_of(graph.tensors[static_cast<size_t>(storage)].shape)));
+    most = std::max(most, std::min(points, points_of(tensor.shape)) * share_in_use(tensor));
   }
   return read;
 }
@@ -196,7 +224,7 @@ ProblemWork problem_work(const Layer& layer, const LayerGraph& graph, const isa:
                          MatrixPrecision precision, const ResidentShares& resident) {
   if (!is_on_chip(layer, graph)) return {};
   const Traffic traffic(graph, chip, precision);
-  ProblemWork work = operations_of(layer);
+  ProblemWork work = operations_of(layer, graph);
   for (const auto& [id, elements] : elements_read(layer, graph)) {
     if (traffic.tensor(id).constant || !traffic.fits(id))
       work.dram_bytes += traffic.bytes(id, elements * loaded_share(resident, id));
@@ -223,7 +251,7 @@ ProblemWork problem_work(const LayerGraph& graph, const isa::Chip& chip, MatrixP
       }
       continue;
     }
-    const ProblemWork own = operations_of(layer);
+    const ProblemWork own = operations_of(layer, graph);
     work.products += own.products;
     work.mau_operations += own.mau_operations;
     work.alu_operations += own.alu_operations;

@@ -15,7 +15,8 @@
 ///                 vector operations / peak of the vector units,
 ///                 compulsory DRAM bytes / rate of the DRAM)
 ///
-/// Waiting, latencies, exchange between PEs and the host link are in none of them.
+/// Waiting, latencies, exchange between PEs and the host link are in none of them. Nor are products with
+/// channels of a constant that are all zeros, and their bytes: pad_channels adds some.
 namespace kodama::compiler {
 
 /// Of constants (their storage), the share that no run loads, because it stays in the PEs: 0 to 1.

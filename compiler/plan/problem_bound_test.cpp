@@ -51,6 +51,30 @@ TEST(ProblemBound, AConvolutionIsItsProductsAndItsWeights) {
   EXPECT_EQ(work_of_graph(graph, MatrixPrecision::kHalf).dram_bytes, network.dram_bytes / 2);
 }
 
+TEST(ProblemBound, ChannelsOfZerosAreNone) {
+  LayerGraph graph = lowered(
+      "agraph (float[1,8,4,4] x, float[16,8,1,1] w) => (float[1,16,4,4] y) { y = Conv(x, w) }", {"w"});
+  const auto set = [&](int64_t filters, int64_t inputs) {
+    for (LayerTensor& tensor : graph.tensors) {
+      if (!tensor.constant) continue;
+      Tensor weights(tensor.type, tensor.shape);
+      const auto values = weights.data<float>();
+      for (size_t k = 0; k < values.size(); ++k) {
+        const auto number = static_cast<int64_t>(k);
+        values[k] = number / 8 < filters && number % 8 < inputs ? 1.0F : 0.0F;
+      }
+      tensor.constant = std::move(weights);
+    }
+  };
+  set(16, 8);
+  EXPECT_EQ(work_of_layer(graph, 0).products, 16 * 8 * 16);
+  set(12, 6);
+  EXPECT_EQ(work_of_layer(graph, 0).products, 12 * 6 * 16);
+  EXPECT_EQ(work_of_layer(graph, 0).dram_bytes, 4 * 12 * 6);
+  set(0, 0);  // nothing is known of them
+  EXPECT_EQ(work_of_layer(graph, 0).products, 16 * 8 * 16);
+}
+
 TEST(ProblemBound, TheLargestOfThreeBinds) {
   // 1024 MABs; 64, 32 and 256 products per MAB and cycle, 8 (half: 16) vector operations; 4 groups of 102.4
   // GB/s at 750 MHz.
