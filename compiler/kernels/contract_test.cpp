@@ -500,6 +500,7 @@ TEST(Rows, FewColumns) {
   check_rows(conv({1, 1, 40, 32, 8, 3, 1, 1, 1, 0}), 0, 16);
   check_rows(conv({1, 1, 40, 32, 9, 5, 3, 2, 1, 0}), 0, 17);
   check_rows(conv({1, 1, 3, 32, 9, 5, 3, 2, 1, 0}), 0, 18);
+  check_rows(conv({1, 1, 928, 64, 8, 8, 1, 1, 1, 0}), 0, 41, 1, {}, "", MatrixPrecision::kGFloat, "lanes");
 }
 TEST(Rows, Lanes) {
   uint32_t seed = 60;

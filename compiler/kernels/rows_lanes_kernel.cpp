@@ -334,6 +334,8 @@ TileProgram LanesTiler::program(const LanesTiling& tiling, const std::string& na
   if (is_sum) size_for_totals(draft_sizes);
   Draft draft = this->draft(name, placements, dram_addresses, s.parts.size(), draft_sizes);
   const int64_t groups_out = s.out.order().groups;
+  // The step that brings a row of fewer columns writes over the beginning of the next one.
+  const bool last_first = backwards && !(s.is_flat && s.lane_pitch < isa::kCyclesPerStep);
   for (const int64_t image : in_turn(s.out.images(), backwards)) {
     for (const int64_t pass : in_turn(s.passes, backwards)) {
       const auto load_piece = [&](const RowsPiece& piece) {
@@ -366,9 +368,9 @@ TileProgram LanesTiler::program(const LanesTiling& tiling, const std::string& na
           draft.add(std::move(load));
         }
       };
-      PiecesInTurn next(pieces(s, image, pass), problem_.window, tiling.rows, s.tile_rows, backwards);
+      PiecesInTurn next(pieces(s, image, pass), problem_.window, tiling.rows, s.tile_rows, last_first);
       const int64_t result_at = s.region_l2bm + s.row_inputs * s.tile_l2bm;
-      for (const int64_t tile : in_turn(ceil_div(tiling.rows, s.tile_rows), backwards)) {
+      for (const int64_t tile : in_turn(ceil_div(tiling.rows, s.tile_rows), last_first)) {
         const int64_t row = tile * s.tile_rows;
         const int64_t rows = std::min(s.tile_rows, tiling.rows - row);
         next.load_for(row, load_piece);

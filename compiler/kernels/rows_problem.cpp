@@ -391,10 +391,12 @@ std::optional<RowsProblem> packed_problem(const RowsProblem& problem) {
 bool RowsContraction::can_take(RowsSplit in, RowsSplit out) const {
   const RowsImage results(problem_.out, out, chip_);
   if (!has_sections() || results.channel_ways() == 1) return true;
-  // Every L2B but the last ones has as many sections.
-  const int64_t own = ceil_div(problem_.sections.count, results.channel_ways());
-  return in == out && results.chunks() == own * problem_.sections.out_chunks &&
-         RowsImage(problem_.in, in, chip_).chunks() == own * problem_.sections.in_chunks;
+  // Every L2B but the last ones has as many sections, and no pair of chunks is of two of several chunks.
+  const RowsSections& sections = problem_.sections;
+  const int64_t own = ceil_div(sections.count, results.channel_ways());
+  return in == out && results.chunks() == own * sections.out_chunks &&
+         RowsImage(problem_.in, in, chip_).chunks() == own * sections.in_chunks &&
+         (results.order().width() == 1 || sections.out_chunks == 1 || sections.out_chunks % 2 == 0);
 }
 
 bool RowsContraction::can_sum() const {
