@@ -597,8 +597,8 @@ TEST(Rows, L1bsWithoutChannelsTakeRows) {
   }
   EXPECT_GT(loads, 0U);
 }
-/// Groups: sections of whole chunks, of several groups or of one; where there are none, all is one. Of
-/// `share` layers one.
+/// Groups: sections of whole chunks, of several groups or of one; where there are none, all is one. L2Bs need
+/// not have as many. Of `share` layers one.
 void check_groups(uint32_t share) {
   uint32_t seed = 150;
   auto precision = MatrixPrecision::kGFloat;
@@ -622,9 +622,9 @@ void check_groups(uint32_t share) {
 }
 TEST(Rows, Groups) {
   check_groups(2);
-  // L2Bs with fewer sections than others.
   check_rows(conv_and_add({1, 7, 32, 32, 3, 8, 3, 1, 1, 1}), 0, 170, 1, {}, "contract-rows", {}, "L2B chan");
   check_rows(conv({1, 3, 32, 64, 4, 8, 3, 1, 1, 1}), 0, 171, 3, {}, "contract-rows", {}, "lanes");
+  check_rows(conv({1, 28, 16, 24, 3, 8, 1, 1, 1, 0}), 0, 172, 0, {}, "contract-rows", {}, "lanes");
 }
 TEST(Rows, NightlyGroups) {
   check_groups(1);
