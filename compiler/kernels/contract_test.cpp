@@ -481,7 +481,7 @@ TEST(Rows, MoreRowsOutsideThanInside) {
   check_rows(conv({1, 1, 8, 8, 5, 5, 5, 1, 1, 4}), 0, 4);
 }
 TEST(Rows, MatricesThatComeSetBySet) {
-  check_rows(conv({1, 1, 512, 1056, 1, 8, 1, 1, 1, 0}), 0, 40, 1, {}, "", MatrixPrecision::kGFloat, "lanes");
+  check_rows(conv({1, 1, 512, 1088, 1, 8, 1, 1, 1, 0}), 0, 40, 1, {}, "", MatrixPrecision::kGFloat, "lanes");
 }
 TEST(Rows, Images) {
   check_rows(conv_and_add({3, 1, 32, 64, 6, 5, 3, 1, 1, 1}), 0, 5);
