@@ -5,12 +5,16 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <deque>
+#include <functional>
 #include <map>
 #include <set>
 #include <unordered_map>
+#include <utility>
 
 #include "isa/error.h"
 #include "layout/plan/beam.h"
+#include "layout/plan/parts.h"
 #include "layout/plan/pbqp.h"
 #include "passes/registry.h"
 
@@ -27,6 +31,21 @@ constexpr int64_t kMoreBranches = 25;
 constexpr int kVainRounds = 4;
 /// Plans by beam, each of which has used conversions whose costs weren't known.
 constexpr int kBeamRounds = 30;
+/// Nodes that choose anew together, and branches of their search: few nodes first, of which it misses
+/// nothing. Then how often a part may ask for more costs, and how many parts there are for each tensor that
+/// they begin with.
+struct PartSize {
+  size_t nodes;
+  int64_t branches;
+};
+constexpr std::array<PartSize, 2> kPartSizes = {{{6, 200}, {16, 20}}};
+constexpr int kPartRounds = 5;
+constexpr size_t kPartsOfTensor = 3;
+/// Parts are around tensors whose conversions are so much of a plan's cost.
+constexpr double kPartShare = 1e-3;
+/// What a part may gain has to be so much of the least that conversions cost which nobody has asked for: the
+/// larger they are, the longer it takes to find out.
+constexpr double kWorthAsking = 0.25;
 
 int layout_of(const PlanProblem& problem, const PlanProblem::Use& use, int candidate) {
   return problem.nodes[static_cast<size_t>(use.node)]
@@ -52,6 +71,22 @@ std::set<int> wanted_layouts(const PlanProblem& problem, const PlanProblem::Tens
       add_wanted(wanted, problem, use, static_cast<int>(candidate));
   }
   return wanted;
+}
+
+/// The conversions of a choice, tensor by tensor.
+std::vector<PlanProblem::Change> changes_of(const PlanProblem& problem, const std::vector<int>& choice) {
+  std::vector<PlanProblem::Change> changes;
+  for (size_t t = 0; t < problem.tensors.size(); ++t) {
+    const PlanProblem::Tensor& tensor = problem.tensors[t];
+    const int from = layout_of(problem, tensor.maker, choice[static_cast<size_t>(tensor.maker.node)]);
+    std::set<int> wanted;
+    for (const PlanProblem::Use& use : tensor.readers)
+      add_wanted(wanted, problem, use, choice[static_cast<size_t>(use.node)]);
+    for (const int to : wanted) {
+      if (to != from) changes.push_back({static_cast<int>(t), from, to});
+    }
+  }
+  return changes;
 }
 
 Plan plan_first(const PlanProblem& problem, const PlanOptions& /*options*/) {
@@ -165,11 +200,21 @@ class LazyCosts {
     if (is_new) found->second.cost = at_least(problem_.tensors[static_cast<size_t>(tensor)], from, to);
     return found->second.cost;
   }
+  /// What conversions cost at least that nobody has asked for.
+  double unknown(int tensor, int from, int to) {
+    const double least = cost(tensor, from, to);
+    return costs_[Key{tensor, from, to}].is_exact ? 0 : least;
+  }
   /// Notes the conversions of a plan, which evaluate() has asked for. Returns whether any was news.
   bool learn(const Plan& plan) {
+    return learn(plan, [](int tensor) { return tensor; });
+  }
+  /// Of a plan whose tensors have other numbers.
+  template <typename Number>
+  bool learn(const Plan& plan, const Number& number) {
     bool is_news = false;
     for (const Plan::Conversion& conversion : plan.conversions) {
-      Known& known = costs_[Key{conversion.tensor, conversion.from, conversion.to}];
+      Known& known = costs_[Key{number(conversion.tensor), conversion.from, conversion.to}];
       is_news = is_news || !known.is_exact;
       known = {conversion.cost, true};
     }
@@ -205,6 +250,88 @@ std::vector<int> known_solution(const PlanProblem& problem, std::vector<int> cho
   return choice;
 }
 
+/// Costs this close are equal.
+double slack(double cost) {
+  return std::isfinite(cost) ? 1e-9 * std::max(1.0, std::abs(cost)) : 0;
+}
+
+/// Parts of a plan choose anew, those around the dearest conversions first, until none of them gains.
+class PlanParts {
+ public:
+  PlanParts(const PlanProblem& problem, LazyCosts& costs)
+      : problem_(problem), costs_(costs), neighbours_(problem), rests_(problem.tensors.size(), 0) {}
+
+  void improve(Plan& best) {
+    std::vector<double> spent(problem_.tensors.size(), 0);
+    for (const Plan::Conversion& conversion : best.conversions)
+      spent[static_cast<size_t>(conversion.tensor)] += conversion.cost;
+    for (size_t tensor = 0; tensor < spent.size(); ++tensor) {
+      if (spent[tensor] >= kPartShare * best.cost) waiting_.push_back(static_cast<int>(tensor));
+    }
+    std::ranges::stable_sort(waiting_, std::greater(),
+                             [&](int tensor) { return spent[static_cast<size_t>(tensor)]; });
+    choice_ = best.choice;
+    for (size_t left = kPartsOfTensor * waiting_.size(); !waiting_.empty() && left > 0; --left) {
+      const int center = waiting_.front();
+      waiting_.pop_front();
+      rests_[static_cast<size_t>(center)] = 1;
+      for (const PartSize& size : kPartSizes) {
+        if (improve_around(center, size)) break;
+      }
+    }
+    if (choice_ == best.choice) return;
+    Plan plan = evaluate(problem_, std::move(choice_));
+    costs_.learn(plan);
+    if (plan.cost < best.cost) best = std::move(plan);
+  }
+
+ private:
+  /// Returns whether that gained something.
+  bool improve_around(int center, const PartSize& size) {
+    const std::vector<int> nodes = neighbours_.around(center, size.nodes);
+    const PlanPart part(problem_, choice_, nodes);
+    const auto number = [&](int tensor) { return part.tensors()[static_cast<size_t>(tensor)]; };
+    const ConversionCost cost = [&](int tensor, int from, int to) {
+      return costs_.cost(number(tensor), from, to);
+    };
+    const std::vector<int> before = part.inward(choice_);
+    const Plan now = evaluate(part.problem(), before);
+    for (int round = 0; round < kPartRounds; ++round) {
+      const Pbqp::Solution solution =
+          as_pbqp(part.problem(), cost).solve({size.branches, known_solution(part.problem(), before)});
+      std::vector<int> found(solution.choice.begin(),
+                             solution.choice.begin() + static_cast<ptrdiff_t>(before.size()));
+      double unknown = 0;
+      for (const auto& [tensor, from, to] : changes_of(part.problem(), found))
+        unknown += costs_.unknown(number(tensor), from, to);
+      if (now.cost - solution.cost < kWorthAsking * unknown) return false;
+      const Plan plan = evaluate(part.problem(), std::move(found));
+      const bool is_news = costs_.learn(plan, number);
+      if (plan.cost < now.cost - slack(now.cost)) {
+        for (size_t k = 0; k < nodes.size(); ++k) {
+          if (plan.choice[k] != before[k]) look_again(nodes[k]);
+        }
+        choice_ = part.outward(plan.choice, std::move(choice_));
+        return true;
+      }
+      if (!is_news) return false;
+    }
+    return false;
+  }
+  void look_again(int node) {
+    for (const int tensor : neighbours_.tensors_of(node)) {
+      if (std::exchange(rests_[static_cast<size_t>(tensor)], 0) != 0) waiting_.push_back(tensor);
+    }
+  }
+
+  const PlanProblem& problem_;
+  LazyCosts& costs_;
+  PlanNeighbours neighbours_;
+  std::deque<int> waiting_;  ///< tensors around which parts may gain
+  std::vector<char> rests_;  ///< by tensor: it was looked at, and nothing has changed since
+  std::vector<int> choice_;
+};
+
 Plan plan_pbqp(const PlanProblem& problem, const PlanOptions& options) {
   LazyCosts costs(problem);
   const ConversionCost cost = [&](int tensor, int from, int to) { return costs.cost(tensor, from, to); };
@@ -231,8 +358,7 @@ Plan plan_pbqp(const PlanProblem& problem, const PlanOptions& options) {
     Plan plan = evaluate(problem, std::move(choice));
     is_news = costs.learn(plan);
     if (best.choice.empty() || plan.cost < best.cost) best = std::move(plan);
-    const double slack = std::isfinite(best.cost) ? 1e-9 * std::max(1.0, std::abs(best.cost)) : 0;
-    best.proven = bound >= best.cost - slack;
+    best.proven = bound >= best.cost - slack(best.cost);
     if (best.proven) break;
     // A search that was cut short found a solution that may be far from the best of its problem. What it uses
     // is worth knowing a few times, but not until there is nothing new.
@@ -242,8 +368,13 @@ Plan plan_pbqp(const PlanProblem& problem, const PlanOptions& options) {
     vain_rounds = 0;
     branches = std::min(branches * kMoreBranches, options.branches);
   }
+  // A search that was cut short leaves what parts of the plan find, and must not be worse than the simple
+  // planners.
+  if (!best.proven) {
+    PlanParts(problem, costs).improve(best);
+    best.proven = bound >= best.cost - slack(best.cost);
+  }
   best.bound = best.proven ? best.cost : bound;
-  // A search that was cut short must not be worse than the simple planners.
   if (!best.proven) {
     for (const auto& simple : {plan_first, plan_greedy}) {
       Plan other = simple(problem, options);
@@ -308,17 +439,7 @@ Plan evaluate(const PlanProblem& problem, std::vector<int> choice) {
   Plan plan;
   for (size_t node = 0; node < problem.nodes.size(); ++node)
     plan.node_cost += problem.nodes[node].candidates[static_cast<size_t>(choice[node])].cost;
-  std::vector<PlanProblem::Change> changes;
-  for (size_t t = 0; t < problem.tensors.size(); ++t) {
-    const PlanProblem::Tensor& tensor = problem.tensors[t];
-    const int from = layout_of(problem, tensor.maker, choice[static_cast<size_t>(tensor.maker.node)]);
-    std::set<int> wanted;
-    for (const PlanProblem::Use& use : tensor.readers)
-      add_wanted(wanted, problem, use, choice[static_cast<size_t>(use.node)]);
-    for (const int to : wanted) {
-      if (to != from) changes.push_back({static_cast<int>(t), from, to});
-    }
-  }
+  const std::vector<PlanProblem::Change> changes = changes_of(problem, choice);
   if (problem.expect) problem.expect(changes);
   for (const auto& [t, from, to] : changes) {
     plan.conversions.push_back({t, from, to, problem.tensors[static_cast<size_t>(t)].conversion(from, to)});

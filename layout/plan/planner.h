@@ -39,7 +39,9 @@
 /// asked for once; with at least 13, never: both uses take rows.
 ///
 /// Branch and bound gets nowhere in problems of thousands of nodes, as dense blocks make. So `pbqp` begins
-/// with the plan of a beam (layout/plan/beam.h), which it proves to be the best or makes better.
+/// with the plan of a beam (layout/plan/beam.h), which it proves to be the best or makes better. Where the
+/// search is cut short, parts of the plan then choose anew, around the dearest conversions first
+/// (layout/plan/parts.h).
 namespace kodama::layout {
 
 class Pbqp;

@@ -11,6 +11,7 @@
 #include "isa/error.h"
 #include "isa/rounds_test_util.h"
 #include "layout/plan/beam.h"
+#include "layout/plan/parts.h"
 #include "layout/plan/pbqp.h"
 #include "layout/plan/pbqp_by_cbc.h"
 
@@ -187,6 +188,131 @@ TEST(Planner, BeamsOfChainsAndBlocks) {
   const double by_beam = evaluate(block, plan_by_beam(block, cost)).cost;
   EXPECT_LE(by_beam, plan(block, "greedy").cost);
   EXPECT_LE(plan(block, "pbqp", {.branches = 10}).cost, by_beam);
+}
+
+/// Nodes whose layouts random tensors join, and a choice for all of them.
+PlanProblem random_plan_problem(std::mt19937& random, int nodes, std::vector<int>& choice) {
+  PlanProblem problem;
+  constexpr unsigned kLayouts = 3;
+  for (int node = 0; node < nodes; ++node) {
+    problem.nodes.push_back({fmt::format("n{}", node), {}});
+    for (unsigned candidate = 1 + random() % 3; candidate > 0; --candidate) {
+      PlanProblem::Candidate each;
+      each.cost = static_cast<double>(random() % 60);
+      for (int operand = 0; operand < 3; ++operand)
+        each.layouts.push_back(static_cast<int>(random() % kLayouts));
+      if (random() % 3 == 0) each.layouts[1 + random() % 2] = PlanProblem::kUnread;
+      problem.nodes.back().candidates.push_back(each);
+    }
+    choice.push_back(static_cast<int>(random() % problem.nodes.back().candidates.size()));
+  }
+  for (int maker = 0; maker + 1 < nodes; ++maker) {
+    const auto factor = static_cast<int>(1 + random() % 9);
+    PlanProblem::Tensor tensor{fmt::format("t{}", maker), {maker, 0}, {}, [factor](int from, int to) {
+                                 return static_cast<double>(factor * (3 * from + to));
+                               }};
+    for (int reader = maker + 1; reader < nodes; ++reader) {
+      if (random() % 3 == 0) tensor.readers.push_back({reader, 1 + static_cast<int>(random() % 2)});
+    }
+    problem.tensors.push_back(tensor);
+  }
+  return problem;
+}
+
+/// What a part finds is the best that its nodes can do while all others keep what they have, and it asks for
+/// what the whole would ask for.
+TEST(Planner, PartsAreAsGoodAsBruteForce) {
+  std::mt19937 random(7);
+  for (int round = 0; round < 200; ++round) {
+    std::vector<int> choice;
+    PlanProblem problem = random_plan_problem(random, 4 + static_cast<int>(random() % 6), choice);
+    std::set<std::tuple<int, int, int>> expected;
+    problem.expect = [&](const std::vector<PlanProblem::Change>& changes) {
+      for (const auto& [tensor, from, to] : changes) expected.emplace(tensor, from, to);
+    };
+    const PlanNeighbours neighbours(problem);
+    const int center = static_cast<int>(random() % problem.tensors.size());
+    const std::vector<int> nodes = neighbours.around(center, 1 + random() % 5);
+    ASSERT_TRUE(std::ranges::is_sorted(nodes));
+    ASSERT_LE(nodes.size(), 5);
+    const PlanPart part(problem, choice, nodes);
+    const double before = evaluate(problem, choice).cost;
+    const double part_before = evaluate(part.problem(), part.inward(choice)).cost;
+    double best = kForbidden;
+    std::vector<int> trial = choice;
+    for (const int node : nodes) trial[static_cast<size_t>(node)] = 0;
+    for (;;) {
+      best = std::min(best, evaluate(problem, trial).cost);
+      ASSERT_EQ(part.outward(part.inward(trial), choice), trial);
+      ASSERT_EQ(evaluate(part.problem(), part.inward(trial)).cost - part_before,
+                evaluate(problem, trial).cost - before);
+      size_t k = 0;
+      for (; k < nodes.size(); ++k) {
+        int& each = trial[static_cast<size_t>(nodes[k])];
+        if (++each < static_cast<int>(problem.nodes[static_cast<size_t>(nodes[k])].candidates.size())) break;
+        each = 0;
+      }
+      if (k == nodes.size()) break;
+    }
+    const Plan found = plan(part.problem(), "pbqp");
+    ASSERT_TRUE(found.proven);
+    expected.clear();
+    const Plan whole = evaluate(problem, part.outward(found.choice, choice));
+    ASSERT_EQ(whole.cost, best);
+    const std::set<std::tuple<int, int, int>> of_whole = std::exchange(expected, {});
+    evaluate(part.problem(), found.choice);
+    ASSERT_TRUE(std::ranges::includes(of_whole, expected));
+    // A tensor's own nodes come first.
+    const PlanProblem::Tensor& tensor = problem.tensors[static_cast<size_t>(center)];
+    ASSERT_TRUE(std::ranges::count(nodes, tensor.maker.node) == 1);
+    ASSERT_EQ(neighbours.around(center, 1), std::vector<int>{tensor.maker.node});
+  }
+}
+
+/// The example of parts.h, thirty times, with users that read what all users before them made: too many for
+/// branch and bound, and a beam keeps the layout that is cheap at first.
+TEST(Planner, WhatIsKeptIsChosenWithItsKeeper) {
+  constexpr int kStates = 30, kLayouts = 5;
+  std::mt19937 random(8);
+  PlanProblem problem;
+  const auto convert = [](int from, int to) { return from == to ? 0.0 : 20.0; };
+  const auto keep = [](int from, int to) { return from == to ? 0 : kForbidden; };
+  const auto shuffle = [](int from, int to) { return 7.0 + 5 * ((3 * from + to) % kLayouts); };
+  enum : int { kHave = 0, kUse = kStates, kMake = 2 * kStates, kKeep = 3 * kStates };
+  for (const char* name : {"have", "use", "make", "keep"}) {
+    for (int state = 0; state < kStates; ++state) {
+      PlanProblem::Node& node = problem.nodes.emplace_back(PlanProblem::Node{name, {}});
+      if (name == std::string("use")) {
+        // What it makes, the weights' rows, then what others made.
+        for (int layout = 0; layout < kLayouts; ++layout) {
+          PlanProblem::Candidate each{static_cast<double>(random() % 30), {}, ""};
+          each.layouts.assign(2 + kStates, layout);
+          each.layouts[0] = static_cast<int>(random() % kLayouts);
+          each.layouts[1] = 0;
+          node.candidates.push_back(each);
+        }
+      } else if (name == std::string("make")) {
+        node.candidates = {{0, {1, 1}, ""}};
+      } else {
+        node.candidates = {{0, {0, 0}, ""}, {0, {1, 1}, ""}};
+      }
+    }
+  }
+  for (int state = 0; state < kStates; ++state) {
+    problem.tensors.push_back(
+        {"weights", {kHave + state, 0}, {{kUse + state, 1}, {kMake + state, 1}}, convert});
+    problem.tensors.push_back({"next", {kMake + state, 0}, {{kKeep + state, 0}}, convert});
+    problem.tensors.push_back({"place", {kHave + state, 1}, {{kKeep + state, 1}}, keep});
+    PlanProblem::Tensor used{"used", {kUse + state, 0}, {}, shuffle};
+    for (int later = state + 1; later < kStates; ++later) used.readers.push_back({kUse + later, 2 + state});
+    if (!used.readers.empty()) problem.tensors.push_back(used);
+  }
+  const Plan found = plan(problem, "pbqp", {.branches = 10});
+  EXPECT_FALSE(found.proven);
+  for (int state = 0; state < kStates; ++state) {
+    EXPECT_EQ(found.choice[static_cast<size_t>(kHave + state)], 1) << state;
+    EXPECT_EQ(found.choice[static_cast<size_t>(kKeep + state)], 1) << state;
+  }
 }
 
 TEST(Planner, MalformedProblemsAreRefused) {
