@@ -28,11 +28,6 @@ double least(const double* values, size_t count) {
   return *std::min_element(values, values + count);
 }
 
-/// Costs this close are equal: sums are formed in different orders.
-double tolerance(double cost) {
-  return 1e-9 * std::max(1.0, std::isfinite(cost) ? std::abs(cost) : 1.0);
-}
-
 size_t at(int index) {
   return static_cast<size_t>(index);
 }
@@ -558,6 +553,10 @@ class PbqpSearch {
 };
 
 }  // namespace
+
+double tolerance(double cost) {
+  return 1e-9 * std::max(1.0, std::isfinite(cost) ? std::abs(cost) : 1.0);
+}
 
 int Pbqp::add_node(std::vector<double> costs) {
   isa::check_internal(!costs.empty(), "pbqp", "a node without candidates");

@@ -28,6 +28,8 @@
 namespace kodama::layout {
 
 inline constexpr double kForbidden = std::numeric_limits<double>::infinity();
+/// Costs this close are equal: sums are formed in different orders.
+double tolerance(double cost);
 
 class Pbqp {
  public:

@@ -250,11 +250,6 @@ std::vector<int> known_solution(const PlanProblem& problem, std::vector<int> cho
   return choice;
 }
 
-/// Costs this close are equal.
-double slack(double cost) {
-  return std::isfinite(cost) ? 1e-9 * std::max(1.0, std::abs(cost)) : 0;
-}
-
 /// Parts of a plan choose anew, those around the dearest conversions first, until none of them gains.
 class PlanParts {
  public:
@@ -307,7 +302,7 @@ class PlanParts {
       if (now.cost - solution.cost < kWorthAsking * unknown) return false;
       const Plan plan = evaluate(part.problem(), std::move(found));
       const bool is_news = costs_.learn(plan, number);
-      if (plan.cost < now.cost - slack(now.cost)) {
+      if (plan.cost < now.cost - tolerance(now.cost)) {
         for (size_t k = 0; k < nodes.size(); ++k) {
           if (plan.choice[k] != before[k]) look_again(nodes[k]);
         }
@@ -358,7 +353,7 @@ Plan plan_pbqp(const PlanProblem& problem, const PlanOptions& options) {
     Plan plan = evaluate(problem, std::move(choice));
     is_news = costs.learn(plan);
     if (best.choice.empty() || plan.cost < best.cost) best = std::move(plan);
-    best.proven = bound >= best.cost - slack(best.cost);
+    best.proven = bound >= best.cost - tolerance(best.cost);
     if (best.proven) break;
     // A search that was cut short found a solution that may be far from the best of its problem. What it uses
     // is worth knowing a few times, but not until there is nothing new.
@@ -372,7 +367,7 @@ Plan plan_pbqp(const PlanProblem& problem, const PlanOptions& options) {
   // planners.
   if (!best.proven) {
     PlanParts(problem, costs).improve(best);
-    best.proven = bound >= best.cost - slack(best.cost);
+    best.proven = bound >= best.cost - tolerance(best.cost);
   }
   best.bound = best.proven ? best.cost : bound;
   if (!best.proven) {

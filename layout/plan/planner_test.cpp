@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <numeric>
 #include <random>
 #include <set>
 #include <tuple>
@@ -190,33 +191,49 @@ TEST(Planner, BeamsOfChainsAndBlocks) {
   EXPECT_LE(plan(block, "pbqp", {.branches = 10}).cost, by_beam);
 }
 
-/// Nodes whose layouts random tensors join, and a choice for all of them.
-PlanProblem random_plan_problem(std::mt19937& random, int nodes, std::vector<int>& choice) {
+/// Nodes that read what others before them make, in two to four layouts.
+PlanProblem random_plan_problem(std::mt19937& random, int nodes) {
+  const int layouts = 2 + static_cast<int>(random() % 3);
+  std::vector<std::vector<double>> conversions(static_cast<size_t>(layouts),
+                                               std::vector<double>(static_cast<size_t>(layouts)));
+  for (auto& row : conversions) {
+    for (double& cost : row) cost = static_cast<double>(random() % 50);
+  }
+  const auto convert = [conversions](int from, int to) {
+    return conversions[static_cast<size_t>(from)][static_cast<size_t>(to)];
+  };
   PlanProblem problem;
-  constexpr unsigned kLayouts = 3;
   for (int node = 0; node < nodes; ++node) {
     problem.nodes.push_back({fmt::format("n{}", node), {}});
-    for (unsigned candidate = 1 + random() % 3; candidate > 0; --candidate) {
+    // Operand 0 is the result, 1 and 2 are read.
+    for (unsigned candidate = 1 + random() % 4; candidate > 0; --candidate) {
       PlanProblem::Candidate each;
       each.cost = static_cast<double>(random() % 60);
       for (int operand = 0; operand < 3; ++operand)
-        each.layouts.push_back(static_cast<int>(random() % kLayouts));
+        each.layouts.push_back(static_cast<int>(random() % static_cast<unsigned>(layouts)));
       if (random() % 3 == 0) each.layouts[1 + random() % 2] = PlanProblem::kUnread;
       problem.nodes.back().candidates.push_back(each);
     }
-    choice.push_back(static_cast<int>(random() % problem.nodes.back().candidates.size()));
   }
   for (int maker = 0; maker + 1 < nodes; ++maker) {
-    const auto factor = static_cast<int>(1 + random() % 9);
-    PlanProblem::Tensor tensor{fmt::format("t{}", maker), {maker, 0}, {}, [factor](int from, int to) {
-                                 return static_cast<double>(factor * (3 * from + to));
-                               }};
+    PlanProblem::Tensor tensor{fmt::format("t{}", maker), {maker, 0}, {}, convert};
     for (int reader = maker + 1; reader < nodes; ++reader) {
-      if (random() % 3 == 0) tensor.readers.push_back({reader, 1 + static_cast<int>(random() % 2)});
+      if (random() % 2 == 0) tensor.readers.push_back({reader, 1});
+      if (random() % 4 == 0) tensor.readers.push_back({reader, 2});
     }
     problem.tensors.push_back(tensor);
   }
   return problem;
+}
+
+/// Gives the nodes each combination of candidates in turn, others stay; false behind the last.
+bool next_choice(const PlanProblem& problem, const std::vector<int>& nodes, std::vector<int>& choice) {
+  for (const int node : nodes) {
+    int& each = choice[static_cast<size_t>(node)];
+    if (++each < static_cast<int>(problem.nodes[static_cast<size_t>(node)].candidates.size())) return true;
+    each = 0;
+  }
+  return false;
 }
 
 /// What a part finds is the best that its nodes can do while all others keep what they have, and it asks for
@@ -224,8 +241,10 @@ PlanProblem random_plan_problem(std::mt19937& random, int nodes, std::vector<int
 TEST(Planner, PartsAreAsGoodAsBruteForce) {
   std::mt19937 random(7);
   for (int round = 0; round < 200; ++round) {
+    PlanProblem problem = random_plan_problem(random, 4 + static_cast<int>(random() % 6));
     std::vector<int> choice;
-    PlanProblem problem = random_plan_problem(random, 4 + static_cast<int>(random() % 6), choice);
+    for (const PlanProblem::Node& node : problem.nodes)
+      choice.push_back(static_cast<int>(random() % node.candidates.size()));
     std::set<std::tuple<int, int, int>> expected;
     problem.expect = [&](const std::vector<PlanProblem::Change>& changes) {
       for (const auto& [tensor, from, to] : changes) expected.emplace(tensor, from, to);
@@ -241,19 +260,12 @@ TEST(Planner, PartsAreAsGoodAsBruteForce) {
     double best = kForbidden;
     std::vector<int> trial = choice;
     for (const int node : nodes) trial[static_cast<size_t>(node)] = 0;
-    for (;;) {
+    do {
       best = std::min(best, evaluate(problem, trial).cost);
       ASSERT_EQ(part.outward(part.inward(trial), choice), trial);
       ASSERT_EQ(evaluate(part.problem(), part.inward(trial)).cost - part_before,
                 evaluate(problem, trial).cost - before);
-      size_t k = 0;
-      for (; k < nodes.size(); ++k) {
-        int& each = trial[static_cast<size_t>(nodes[k])];
-        if (++each < static_cast<int>(problem.nodes[static_cast<size_t>(nodes[k])].candidates.size())) break;
-        each = 0;
-      }
-      if (k == nodes.size()) break;
-    }
+    } while (next_choice(problem, nodes, trial));
     const Plan found = plan(part.problem(), "pbqp");
     ASSERT_TRUE(found.proven);
     expected.clear();
@@ -366,53 +378,20 @@ TEST(Planner, NoPlannerBeatsPbqpAndItIsTheOptimum) {
   size_t lazily_asked = 0;
   size_t all = 0;
   for (int round = 0; round < 300; ++round) {
-    const int layouts = 2 + static_cast<int>(random() % 3);
-    std::vector<std::vector<double>> conversions(static_cast<size_t>(layouts),
-                                                 std::vector<double>(static_cast<size_t>(layouts)));
-    for (auto& row : conversions) {
-      for (double& cost : row) cost = static_cast<double>(random() % 50);
-    }
-    const auto convert = [conversions](int from, int to) {
-      return conversions[static_cast<size_t>(from)][static_cast<size_t>(to)];
-    };
-    PlanProblem problem;
-    const int nodes = 2 + static_cast<int>(random() % 5);
-    for (int node = 0; node < nodes; ++node) {
-      problem.nodes.push_back({fmt::format("n{}", node), {}});
-      // Operand 0 is the result, 1 and 2 are read.
-      for (unsigned candidate = 1 + random() % 4; candidate > 0; --candidate) {
-        PlanProblem::Candidate each;
-        each.cost = static_cast<double>(random() % 60);
-        for (int operand = 0; operand < 3; ++operand)
-          each.layouts.push_back(static_cast<int>(random() % static_cast<unsigned>(layouts)));
-        if (random() % 3 == 0) each.layouts[1 + random() % 2] = PlanProblem::kUnread;
-        problem.nodes.back().candidates.push_back(each);
-      }
-    }
-    for (int maker = 0; maker + 1 < nodes; ++maker) {
-      PlanProblem::Tensor tensor{fmt::format("t{}", maker), {maker, 0}, {}, convert};
-      for (int reader = maker + 1; reader < nodes; ++reader) {
-        if (random() % 2 == 0) tensor.readers.push_back({reader, 1});
-        if (random() % 4 == 0) tensor.readers.push_back({reader, 2});
-      }
-      problem.tensors.push_back(tensor);
-    }
+    const PlanProblem problem = random_plan_problem(random, 2 + static_cast<int>(random() % 5));
     double best = kForbidden;
     std::vector<int> choice(problem.nodes.size(), 0);
-    for (;;) {
+    std::vector<int> all_nodes(problem.nodes.size());
+    std::iota(all_nodes.begin(), all_nodes.end(), 0);
+    do {
       best = std::min(best, evaluate(problem, choice).cost);
-      size_t node = 0;
-      while (node < choice.size() &&
-             ++choice[node] == static_cast<int>(problem.nodes[node].candidates.size()))
-        choice[node++] = 0;
-      if (node == choice.size()) break;
-    }
+    } while (next_choice(problem, all_nodes, choice));
     const Plan found = plan(problem, "pbqp");
     ASSERT_TRUE(found.proven);
     ASSERT_EQ(found.cost, best);
     // A beam that keeps everything finds the best; one that keeps nothing but the cheapest, a plan.
-    const ConversionCost convert_exactly = [&](int, int from, int to) {
-      return from == to ? 0 : convert(from, to);
+    const ConversionCost convert_exactly = [&](int tensor, int from, int to) {
+      return from == to ? 0 : problem.tensors[static_cast<size_t>(tensor)].conversion(from, to);
     };
     ASSERT_EQ(evaluate(problem, plan_by_beam(problem, convert_exactly, {.width = 100000})).cost, best);
     ASSERT_EQ(plan_fault(problem, evaluate(problem, plan_by_beam(problem, convert_exactly, {.width = 1}))),
