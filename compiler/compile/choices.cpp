@@ -50,7 +50,7 @@ std::vector<std::string> planning_dump_points() {
   }
   for (const char* name :
        {"lower", "channels-first", "fold-rearranges", "fuse-maps", "fuse-epilogues", "fuse-sums",
-        "split-columns", "zero-rows", "fuse-transposed-epilogues", "split-products", "pad-channels",
+        "split-columns", "fill-rows", "fuse-transposed-epilogues", "split-products", "pad-channels",
         "fuse-normalizations", "split-axes", "split-gathers", "split-reductions", "plan"})
     points.emplace_back(name);
   return points;

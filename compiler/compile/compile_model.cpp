@@ -20,6 +20,7 @@
 #include "compiler/compile/resident.h"
 #include "compiler/graph/onnx_model.h"
 #include "compiler/graph/passes.h"
+#include "compiler/kernels/fill_rows.h"
 #include "compiler/kernels/fuse_normalizations.h"
 #include "compiler/kernels/lowering.h"
 #include "compiler/kernels/pad_channels.h"
@@ -28,7 +29,6 @@
 #include "compiler/kernels/split_gathers.h"
 #include "compiler/kernels/split_products.h"
 #include "compiler/kernels/split_reductions.h"
-#include "compiler/kernels/zero_rows.h"
 #include "compiler/layers/batch.h"
 #include "compiler/layers/fusion.h"
 #include "compiler/lowering/lowering.h"
@@ -962,8 +962,8 @@ void finish_layers(LayerGraph& layers, const isa::Chip& chip, const CompileOptio
     split_columns(layers, chip);
     check("split-columns");
   }
-  add_zero_rows(layers);
-  check("zero-rows");
+  add_fill_rows(layers);
+  check("fill-rows");
   if (options.lowering.fuse) {
     fuse_transposed_epilogues(layers);
     check("fuse-transposed-epilogues");

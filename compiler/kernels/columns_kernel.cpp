@@ -12,9 +12,9 @@
 #include "compiler/kernels/builtin_kernels.h"
 #include "compiler/kernels/columns.h"
 #include "compiler/kernels/columns_problem.h"
+#include "compiler/kernels/fill_rows.h"
 #include "compiler/kernels/rows.h"
 #include "compiler/kernels/rows_division.h"
-#include "compiler/kernels/zero_rows.h"
 #include "isa/arithmetic.h"
 
 /// "contract-columns": products of two pictures, summed over images, rows and columns (columns_problem.h), as
@@ -335,8 +335,8 @@ std::vector<StreamPlacement> ColumnsTiler::placements(const ColumnsTiling& tilin
   std::vector<StreamPlacement> list = {s.operand.placement(problem_.operand_first ? "a" : "b"),
                                        s.results.placement(problem_.operand_first ? "b" : "a")};
   if (!problem_.operand_first) std::swap(list[0], list[1]);
-  list.push_back(zero_rows_placement("x0", contract.epilogue_inputs.at(0), contract_extents(contract),
-                                     list[0].transport, s.regions(chip_).lw()));
+  list.push_back(fill_rows_placement("x0", contract.epilogue_inputs.at(0), s.regions(chip_).lw(),
+                                     list[0].transport, chip_));
   StreamPlacement sums = s.sums.placement("y");
   sums.is_output = true;
   // Channels that fill a chunk up are sums of anything.

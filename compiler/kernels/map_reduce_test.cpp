@@ -10,13 +10,13 @@
 #include <optional>
 #include <random>
 
+#include "compiler/kernels/fill_rows.h"
 #include "compiler/kernels/kernel.h"
 #include "compiler/kernels/kernel_test_util.h"
 #include "compiler/kernels/lowering.h"
 #include "compiler/kernels/rows_windows.h"
 #include "compiler/kernels/split_reductions.h"
 #include "compiler/kernels/spread.h"
-#include "compiler/kernels/zero_rows.h"
 #include "compiler/layers/integer.h"
 
 namespace kodama::compiler {
@@ -686,7 +686,7 @@ TEST(Rows, PaddedSums) {
       return find_kernel("reduce-rows").run(test.graph.layers[0], test.graph, chip, {}).size();
     };
     EXPECT_EQ(of_rows(), 0U);
-    add_zero_rows(test.graph);
+    add_fill_rows(test.graph);
     test.values.push_back(*test.graph.tensors.back().constant);
     EXPECT_GT(of_rows(), 0U);
     check_near(test, chip);
@@ -702,7 +702,7 @@ TEST(Rows, PaddedSums) {
   }
   // What needs no such rows gets none.
   ImageCase plain = make_plain_pooling({1, 32, 12, 12, 2, 2, 0}, sum);
-  add_zero_rows(plain.graph);
+  add_fill_rows(plain.graph);
   EXPECT_EQ(plain.graph.tensors.size(), 2U);
 }
 

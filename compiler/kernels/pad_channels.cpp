@@ -154,7 +154,8 @@ class ChannelPadder {
       if (const auto* reduce = std::get_if<ReduceLayer>(&layer.body)) {
         const TensorId result = layer.outputs[0];
         const auto pool = pool_problem(*reduce, result, graph_);
-        if (!pool || !pool->inputs.empty() || tensor(result).shape.size() != 4 ||
+        if (!pool || reduce->inputs.size() != 1 || !pool->inputs.empty() ||
+            tensor(result).shape.size() != 4 ||
             !add_readers(result, value == 0 ? reduce->epilogue.evaluate(std::vector{0.0}) : kSomething, list))
           return false;
         continue;

@@ -9,10 +9,10 @@
 
 #include "compiler/kernels/builtin_kernels.h"
 #include "compiler/kernels/columns.h"
+#include "compiler/kernels/fill_rows.h"
 #include "compiler/kernels/picture_sums.h"
 #include "compiler/kernels/predict.h"
 #include "compiler/kernels/rows_division.h"
-#include "compiler/kernels/zero_rows.h"
 #include "isa/arithmetic.h"
 
 /// "sum-pictures": sums over the places of pictures on images of rows (picture_sums.h). Every L2B sums what
@@ -110,8 +110,8 @@ class PictureSummer {
       list.push_back(std::move(values));
     }
     const auto first = std::ranges::find(problem_.is_picture, true) - problem_.is_picture.begin();
-    list.push_back(zero_rows_placement("e0", reduce.epilogue_inputs.at(0), reduce.output_extents,
-                                       list[static_cast<size_t>(first)].transport, regions_.lw()));
+    list.push_back(fill_rows_placement("e0", reduce.epilogue_inputs.at(0), regions_.lw(),
+                                       list[static_cast<size_t>(first)].transport, chip_));
     StreamPlacement sums = sums_.placement("y");
     sums.is_output = true;
     // Channels that fill a chunk up are sums of anything.

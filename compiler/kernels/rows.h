@@ -97,9 +97,11 @@ struct Picture {
 };
 /// [N, C, H, W] with channel axis 1, or any other shape with the last; else nothing.
 std::optional<Picture> picture_of(TensorId tensor, const Shape& shape, size_t channel_axis);
-/// That, and where several axes beside the channels have more than one place, the same with one of them
-/// first: of two the last, as who transposes them reads one as the other; of more the last but one, as heads
-/// whose tokens follow stand in other tensors' channels.
+/// [N, C, rows, p, columns, q] as that of [N, C, rows * p, columns * q].
+Picture apart_picture(TensorId tensor, const Shape& shape);
+/// The picture of picture_of, and where several axes beside the channels have more than one place, the same
+/// with one of them first: of two the last, as who transposes them reads one as the other; of more the last
+/// but one, as heads whose tokens follow stand in other tensors' channels.
 std::vector<Picture> pictures_of(TensorId tensor, const Shape& shape, size_t channel_axis);
 /// Those, and where they have several axes of tokens, the same with the last alone as tokens, the others as
 /// entries, as products of two tensors have them: an entry begins a row, and L2Bs have whole entries. Left
@@ -135,6 +137,7 @@ class RowsImage {
   bool is_nearly_even() const { return compiler::is_nearly_even(picture_chunks(), channel_ways_); }
 
   const Picture& picture() const { return picture_; }
+  RowsSplit split() const { return split_; }
   bool is_everywhere() const { return split_.is_everywhere; }
   int64_t channel_ways() const { return channel_ways_; }
   int64_t image_ways() const { return image_ways_; }  ///< L2Bs that differ in their images

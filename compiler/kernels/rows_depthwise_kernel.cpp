@@ -45,7 +45,7 @@ std::optional<WindowsProblem> depthwise_problem(const ContractLayer& contract, T
   problem.in = *in;
   problem.out = *out;
   problem.operand_name = is_constant(contract.a) ? "b" : "a";
-  problem.has_weights = problem.zero_rows = true;
+  problem.has_weights = problem.has_rows = true;
   problem.extents = contract_extents(contract);
   // What of the iteration space the weights may depend on: the channel, and the kernel's positions.
   std::vector<bool> of_weights(contract.dims.size(), false);

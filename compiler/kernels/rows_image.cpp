@@ -42,6 +42,12 @@ std::optional<Picture> picture_of(TensorId tensor, const Shape& shape, size_t ch
   return picture;
 }
 
+Picture apart_picture(TensorId tensor, const Shape& shape) {
+  Picture picture = *picture_of(tensor, {shape[0], shape[1], shape[2] * shape[3], shape[4] * shape[5]}, 1);
+  picture.shape = shape;
+  return picture;
+}
+
 Picture token_picture(TensorId tensor, const Shape& shape, const Picture::Tokens& tokens) {
   const auto count = [&](const std::vector<int>& axes) {
     int64_t product = 1;
@@ -312,6 +318,7 @@ StreamPlacement RowsImage::placement(std::string name) const {
                            layout::Memory::kLm1, copies);
   } else {
     result.axis_dims = {{1}, {0}, {2}, {3}};
+    if (picture_.shape.size() == 6) result.axis_dims = {{1}, {0}, {2, 3}, {4, 5}};
     result.layout = Layout({channels, images, rows, columns}, layout::Memory::kLm1, copies);
   }
   // Rows that no L2B computes are never read; channels behind the last one are.

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <set>
@@ -103,11 +104,11 @@ class LinesLoader {
   template <typename Unit>
   void fetch_columns(int64_t begin, int64_t end, int64_t line_at, Unit&& l2bm) {
     const int64_t width = op_.width();
-    const bool is_dense = width == op_.lines.places && width == op_.order.width();
+    const bool is_dense = width == op_.lines.places && width == op_.order.width() && op_.spacing == 1;
     const int64_t together = is_dense ? kCyclesPerStep / width : 1;
     for (int64_t column = begin; column < end; column += together)
-      move_units(builder_, l2bm(column), line_at + (op_.before + column) * op_.lines.places * kPlaceLw, true,
-                 origin_);
+      move_units(builder_, l2bm(column),
+                 line_at + (op_.before + column * op_.spacing) * op_.lines.places * kPlaceLw, true, origin_);
   }
 
   void fetch(int64_t part, int64_t row, int64_t line, int64_t line_at) {
@@ -154,6 +155,7 @@ class LinesReduction {
         builder_(context.builder),
         op_(op),
         staged_(rows_staging(context.builder.chip()).results + op.slot * op.lines.staged_lw()),
+        numbers_(op.numbers, op.kernel[0] * op.kernel[1], op.op, op.expr, number_input(op)),
         fold_(context.builder, op.op, op.expr) {
     for (size_t line = 0; line < op.lines.chunks.size(); ++line) {
       for (int64_t side = 0; side < op.lines.chunks[line]; ++side)
@@ -163,8 +165,13 @@ class LinesReduction {
 
   void run() {
     for (int64_t row = 0; row < op_.rows; ++row) {
-      for (const Vector& vector : vectors_of(op_.lines.row_lw())) reduce(row, vector.slot);
-      store(row);
+      for (const Vector& vector : vectors_of(op_.lines.row_lw())) {
+        for (int64_t down = 0; down < op_.numbers.phases[0]; ++down) {
+          for (int64_t along = 0; along < op_.numbers.phases[1]; ++along)
+            reduce(row, vector.slot, {down, along});
+        }
+      }
+      for (int64_t down = 0; down < op_.numbers.phases[0]; ++down) store(row * op_.numbers.phases[0] + down);
     }
   }
 
@@ -177,42 +184,56 @@ class LinesReduction {
     return copies == slots ? in_buffer(value, first + slot) : in_buffer(value, first + slot / slots, 0);
   }
 
-  void reduce(int64_t row, int64_t slot) {
+  /// Where a row of results is staged: all of its phases one after the other.
+  int64_t staged_row(int64_t row, int64_t along) const {
+    return staged_ + (row * op_.numbers.phases[1] + along) * op_.lines.staged_lw();
+  }
+
+  void reduce(int64_t row, int64_t slot, const std::array<int64_t, 2>& phase) {
     const int64_t row_lw = op_.lines.row_lw();
     const int64_t first_row = op_.first_row + row;
-    for (int64_t kh = 0; kh < op_.kernel[0]; ++kh) {
-      for (int64_t kw = 0; kw < op_.kernel[1]; ++kw) {
-        const int64_t window = (first_row * op_.stride[0] + kh * op_.dilation) * op_.kernel[1] + kw;
-        std::vector<Operand> element = {
-            in_buffer(context_.buffer_values[static_cast<size_t>(op_.windows)], window * row_lw + slot)};
-        if (op_.weights >= 0) element.push_back(values(op_.weights, kh * op_.kernel[1] + kw, slot));
-        fold_.take(std::move(element));
-      }
-    }
-    std::vector<Operand> inputs = {fold_.total()};
+    std::vector<Operand> inputs;
     for (const RowsInput& input : op_.inputs) {
       inputs.push_back(input.of_rows ? in_buffer(context_.buffer_values[static_cast<size_t>(input.buffer)],
                                                  input.at + first_row * row_lw + slot)
                                      : values(input.buffer, 0, slot));
     }
+    for (int64_t kh = 0; kh < op_.kernel[0]; ++kh) {
+      for (int64_t kw = 0; kw < op_.kernel[1]; ++kw) {
+        const int64_t position = kh * op_.kernel[1] + kw;
+        if (numbers_.is_passed(phase, position)) continue;
+        const int64_t window = (first_row * op_.stride[0] + kh * op_.dilation) * op_.kernel[1] + kw;
+        const auto element_of = [&](int buffer) {
+          return in_buffer(context_.buffer_values[static_cast<size_t>(buffer)], window * row_lw + slot);
+        };
+        std::vector<Operand> element = {element_of(op_.windows)};
+        for (const int other : op_.others) element.push_back(element_of(other));
+        if (op_.weights >= 0) element.push_back(values(op_.weights, position, slot));
+        numbers_.add_to(element, builder_, phase, position);
+        element.insert(element.end(), inputs.begin(), inputs.end());
+        fold_.take(std::move(element));
+      }
+    }
+    inputs.insert(inputs.begin(), fold_.total());
     const Operand result =
         op_.epilogue == ScalarExpr::identity() ? inputs[0] : lower_scalar(builder_, op_.epilogue, inputs);
-    builder_.emit(Opcode::kL1bmd, Precision::kNone, {result},
-                  {space_operand(isa::Space::kL1bm, staged_ + row * op_.lines.staged_lw() + slot * kUnitLw)},
+    const int64_t at = staged_row(row * op_.numbers.phases[0] + phase[0], phase[1]) + slot * kUnitLw;
+    builder_.emit(Opcode::kL1bmd, Precision::kNone, {result}, {space_operand(isa::Space::kL1bm, at)},
                   "result");
   }
 
   /// A row's results to L2BM, in the order of addresses: what a step brings too much, the next one
   /// overwrites.
   void store(int64_t row) {
-    const RowOrder& order = op_.order;
-    const int64_t width = order.width();
+    const RowOrder order = op_.made();
+    const int64_t width = order.width(), phases = op_.numbers.phases[1];
     const int64_t step = op_.stride[1] * op_.lines.places * kPlaceLw;
     for (int64_t chunk = 0; chunk < order.chunks; chunk += width) {
       const int64_t units = order.groups * width;
       const auto l1bm = [&](int64_t unit) {
-        return staged_ + row * op_.lines.staged_lw() + chunk_at_[static_cast<size_t>(chunk + unit % width)] +
-               unit / width * step;
+        const int64_t group = unit / width;
+        return staged_row(row, group % phases) + chunk_at_[static_cast<size_t>(chunk + unit % width)] +
+               group / phases * step;
       };
       for (int64_t unit = 0; unit < units;) {
         int64_t together = 1;
@@ -230,6 +251,7 @@ class LinesReduction {
   MachineBuilder& builder_;
   const ReduceLines& op_;
   int64_t staged_;
+  WindowNumbers numbers_;
   WindowFold fold_;
   std::vector<int64_t> chunk_at_;  ///< where an image's chunks begin in a row of lines
 };

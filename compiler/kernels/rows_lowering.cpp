@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -614,6 +615,8 @@ class WindowReduction {
         op_(op),
         staged_(rows_staging(context.builder.chip()).results),
         positions_(op.kernel[0] * op.kernel[1]),
+        made_{op.order.groups * op.numbers.phases[1], op.order.chunks},
+        numbers_(op.numbers, positions_, op.op, op.expr, number_input(op)),
         fold_(context.builder, op.op, op.expr) {}
 
   void run() {
@@ -621,12 +624,17 @@ class WindowReduction {
     const int64_t vectors = op_.rows * groups;
     // Over chunks that stand side by side.
     const int64_t width = op_.order.width();
-    const bool looped = chunks > width && vectors * positions_ * chunks > kUnrolledElements;
+    const bool looped = chunks > width && vectors * numbers_.count() * chunks > kUnrolledElements;
     if (looped) builder_.begin_loop(chunks / width);
     looped_ = looped;
     for (int64_t chunk = 0; chunk < (looped ? width : chunks); ++chunk) {
       for (int64_t row = 0; row < op_.rows; ++row) {
-        for (int64_t group = 0; group < groups; ++group) result(chunk, row, group);
+        for (int64_t group = 0; group < groups; ++group) {
+          for (int64_t down = 0; down < op_.numbers.phases[0]; ++down) {
+            for (int64_t along = 0; along < op_.numbers.phases[1]; ++along)
+              result(chunk, row, group, {down, along});
+          }
+        }
       }
     }
     if (looped) builder_.end_loop();
@@ -644,10 +652,17 @@ class WindowReduction {
         static_cast<int32_t>(stride * kWordsPerLong), Width::kLong, by_chunk(chunk_lw * kWordsPerLong));
   }
 
-  /// Four columns of results: that one of every lane.
-  void result(int64_t chunk, int64_t row, int64_t group) {
+  /// Four columns of results of a phase: that one of every lane.
+  void result(int64_t chunk, int64_t row, int64_t group, const std::array<int64_t, 2>& phase) {
     const int64_t groups = op_.order.groups;
     const int64_t chunk_lw = op_.window_rows * op_.pitch;
+    std::vector<Operand> more;
+    for (const RowsInput& input : op_.inputs) {
+      const int64_t columns = groups * kCyclesPerStep;
+      more.push_back(input.of_rows ? in_chunk(input.buffer, chunk, op_.buffer_rows * columns,
+                                              input.at + (op_.first_row + row) * columns + group, groups)
+                                   : in_chunk(input.buffer, chunk, 1, 0, 0));
+    }
     for (int64_t kh = 0; kh < op_.kernel[0]; ++kh) {
       const int64_t begin = ((op_.first_row + row) * op_.stride[0] + kh * op_.dilation[0]) * op_.pitch;
       if (op_.whole_rows) {
@@ -656,31 +671,32 @@ class WindowReduction {
         continue;
       }
       for (int64_t kw = 0; kw < op_.kernel[1]; ++kw) {
-        std::vector<Operand> element = {in_chunk(op_.windows, chunk, chunk_lw,
-                                                 begin + group * op_.stride[1] + kw * op_.dilation[1],
-                                                 groups * op_.stride[1])};
-        if (op_.weights >= 0)
-          element.push_back(in_chunk(op_.weights, chunk, positions_, kh * op_.kernel[1] + kw, 0));
+        const int64_t position = kh * op_.kernel[1] + kw;
+        if (numbers_.is_passed(phase, position)) continue;
+        const auto window = [&](int buffer) {
+          return in_chunk(buffer, chunk, chunk_lw, begin + group * op_.stride[1] + kw * op_.dilation[1],
+                          groups * op_.stride[1]);
+        };
+        std::vector<Operand> element = {window(op_.windows)};
+        for (const int other : op_.others) element.push_back(window(other));
+        if (op_.weights >= 0) element.push_back(in_chunk(op_.weights, chunk, positions_, position, 0));
+        numbers_.add_to(element, builder_, phase, position);
+        element.insert(element.end(), more.begin(), more.end());
         fold_.take(std::move(element));
       }
     }
     Operand total = fold_.total();
     if (op_.whole_rows) total = over_columns(total);
-    std::vector<Operand> inputs = {total};
-    for (const RowsInput& input : op_.inputs) {
-      const int64_t columns = groups * kCyclesPerStep;
-      inputs.push_back(input.of_rows ? in_chunk(input.buffer, chunk, op_.buffer_rows * columns,
-                                                input.at + (op_.first_row + row) * columns + group, groups)
-                                     : in_chunk(input.buffer, chunk, 1, 0, 0));
-    }
-    if (!is_identity(op_.epilogue)) total = lower_scalar(builder_, op_.epilogue, inputs);
+    more.insert(more.begin(), total);
+    if (!is_identity(op_.epilogue)) total = lower_scalar(builder_, op_.epilogue, more);
     Instruction up;
     up.opcode = Opcode::kL1bmm4;
     up.unit = 0;
     up.sources = {total};
     up.destinations = {space_operand(Space::kL1bm,
-                                     staged_ + row * op_.order.lw() + op_.order.at(chunk, group),
-                                     by_chunk(groups * kUnitLw))};
+                                     staged_ + (row * op_.numbers.phases[0] + phase[0]) * made_.lw() +
+                                         made_.at(chunk, group * op_.numbers.phases[1] + phase[1]),
+                                     by_chunk(made_.groups * kUnitLw))};
     builder_.emit(std::move(up), "result");
   }
 
@@ -703,19 +719,44 @@ class WindowReduction {
   const ReduceWindows& op_;
   int64_t staged_;
   int64_t positions_;
+  RowOrder made_;  ///< of staged rows
+  WindowNumbers numbers_;
   WindowFold fold_;
   bool looped_ = false;
 };
 
 }  // namespace
 
+WindowNumbers::WindowNumbers(const PositionNumbers& numbers, int64_t positions, ReduceLayer::Op op,
+                             const ScalarExpr& expr, int input)
+    : numbers_(numbers), positions_(positions) {
+  for (const uint32_t word : numbers.words) {
+    const ScalarExpr known = expr.with_constant(input, numbers.kind, word);
+    const ScalarNode& result = known.nodes()[static_cast<size_t>(known.result())];
+    is_passed_.push_back((result.op == ScalarOp::kConstant || result.op == ScalarOp::kIntConstant) &&
+                         result.value == identity_of(op));
+  }
+}
+
+int64_t WindowNumbers::count() const {
+  return numbers_.phase_count() * positions_ - std::ranges::count(is_passed_, true);
+}
+
+void WindowNumbers::add_to(std::vector<Operand>& element, MachineBuilder& builder,
+                           const std::array<int64_t, 2>& phase, int64_t position) const {
+  if (numbers_.words.empty()) return;
+  element.push_back(
+      MachineBuilder::operand(builder.constant_bits(numbers_.words[at(phase, position)]), 0, 0));
+}
+
 WindowFold::WindowFold(MachineBuilder& builder, ReduceLayer::Op op, const ScalarExpr& expr)
-    : builder_(builder), expr_(expr) {
+    : builder_(builder), op_(op), expr_(expr) {
   combine_.apply(combining_op(op), combine_.input(0), combine_.input(1));
   // The first of the inputs is what was combined so far.
-  constexpr std::array<int, 2> kElement = {1, 2};
+  std::vector<int> element(static_cast<size_t>(expr.input_count()));
+  std::iota(element.begin(), element.end(), 1);
   constexpr std::array<int, 2> kOwn = {0, 1};
-  step_ = combine_.substitute(1, expr, kElement, kOwn);
+  step_ = combine_.substitute(1, expr, element, kOwn);
 }
 
 void WindowFold::take(std::vector<Operand> element) {
@@ -730,6 +771,10 @@ void WindowFold::take(std::vector<Operand> element) {
 }
 
 Operand WindowFold::total() {
+  if (halves_.empty()) {
+    const DataType type = reduce_kind(op_) == ScalarKind::kFloat ? DataType::kFloat32 : DataType::kInt32;
+    return MachineBuilder::operand(builder_.constant_bits(word_of(identity_of(op_), type)), 0, 0);
+  }
   const Operand total = halves_.size() == 2 ? combine(halves_[0], halves_[1]) : halves_[0];
   halves_.clear();
   number_ = 0;

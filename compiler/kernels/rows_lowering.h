@@ -59,17 +59,49 @@ class WindowFold {
   /// `expr` of an element and its weight.
   WindowFold(MachineBuilder& builder, ReduceLayer::Op op, const ScalarExpr& expr);
   void take(std::vector<isa::Operand> element);
-  /// What all came to; the next window begins.
+  /// What all came to, of none what changes nothing; the next window begins.
   isa::Operand total();
   /// op(a, b).
   isa::Operand combine(const isa::Operand& a, const isa::Operand& b);
 
  private:
   MachineBuilder& builder_;
+  ReduceLayer::Op op_;
   ScalarExpr expr_, combine_, step_;
   std::vector<isa::Operand> halves_;
   size_t number_ = 0;
 };
+
+/// The numbers of a window's positions (PositionNumbers).
+class WindowNumbers {
+ public:
+  /// `op` and `expr` of a reduction; `input`: that of `expr` which is the number.
+  WindowNumbers(const PositionNumbers& numbers, int64_t positions, ReduceLayer::Op op, const ScalarExpr& expr,
+                int input);
+  /// Whether a position changes nothing, whatever the elements are.
+  bool is_passed(const std::array<int64_t, 2>& phase, int64_t position) const {
+    return !is_passed_.empty() && is_passed_[at(phase, position)];
+  }
+  /// Positions of all phases that are not passed.
+  int64_t count() const;
+  /// Adds the number to an element's values, if there are any.
+  void add_to(std::vector<isa::Operand>& element, MachineBuilder& builder,
+              const std::array<int64_t, 2>& phase, int64_t position) const;
+
+ private:
+  size_t at(const std::array<int64_t, 2>& phase, int64_t position) const {
+    return static_cast<size_t>((phase[0] * numbers_.phases[1] + phase[1]) * positions_ + position);
+  }
+  PositionNumbers numbers_;
+  int64_t positions_;
+  std::vector<bool> is_passed_;
+};
+
+/// The input of a reduction's expression that is a number: behind windows and weights.
+template <typename Op>
+int number_input(const Op& op) {
+  return 1 + static_cast<int>(op.others.size()) + (op.weights >= 0 ? 1 : 0);
+}
 
 /// The first `count` cycles of a step.
 isa::Mask first_cycles(int64_t count);

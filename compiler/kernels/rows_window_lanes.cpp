@@ -53,7 +53,7 @@ class WindowLanesTiler : WindowsKernel {
       if (!can_split(split)) continue;
       const LinesTiling least{split, 1, 1, 0};
       const Sizes one = sizes(least);
-      if (!one.is_even() || !has_lines(one)) continue;
+      if (!one.is_even() || !has_lines(one) || !has_own_phases(one)) continue;
       if (const auto tiling = best_division(*this, least, one.out.rows(), 1)) list.push_back(*tiling);
     }
     return list;
@@ -65,7 +65,8 @@ class WindowLanesTiler : WindowsKernel {
     int64_t left = 0, before = 0, right = 0, last = 0, last_result = 0;
     int64_t windows_lw = 0, row_input_lw = 0;  ///< of a PE
     int64_t tile_rows = 0;
-    int64_t region_l2bm = 0, tile_l2bm = 0;
+    int64_t operand_l2bm = 0, region_l2bm = 0, tile_l2bm = 0;
+    int64_t made_l2bm = 0;  ///< of a tile's results
   };
   Sizes sizes(const LinesTiling& tiling) const {
     Sizes s{{problem_.in,
@@ -97,8 +98,8 @@ class WindowLanesTiler : WindowsKernel {
     }
     // Steps begin at even places.
     const int64_t even = round_up(s.left, 2);
-    if (is_single && (s.right == 0 || groups_in % 2 == 0) && (stride == 1 || stride % 2 == 0) &&
-        even < groups_in) {
+    if (is_single && problem_.phases[1] == 1 && (s.right == 0 || groups_in % 2 == 0) &&
+        (stride == 1 || stride % 2 == 0) && even < groups_in) {
       s.lines.places = 1;
       s.before = even;
     }
@@ -106,25 +107,29 @@ class WindowLanesTiler : WindowsKernel {
     // A part's last vector may end behind the row.
     s.windows_lw = s.window_rows * s.window.kernel[1] * s.lines.row_lw() + isa::kCyclesPerStep;
     s.row_input_lw = tiling.rows * s.lines.row_lw();
-    s.region_rows = std::clamp<int64_t>(chip_.memory.l2bm_lw / kLinePieces / s.in_row_lw(), 1, s.region_rows);
-    const int64_t most = std::max<int64_t>(1, rows_staging(chip_).results_lw / s.lines.staged_lw() / 2);
+    s.region_rows = std::clamp<int64_t>(chip_.memory.l2bm_lw / kLinePieces / operand_count() / s.in_row_lw(),
+                                        1, s.region_rows);
+    const int64_t most =
+        std::max<int64_t>(1, rows_staging(chip_).results_lw / (phase_count() * s.lines.staged_lw()) / 2);
     s.tile_rows =
         ceil_div(tiling.rows, std::max(std::min(kLineTiles, tiling.rows), ceil_div(tiling.rows, most)));
     // Steps take four units, and halos are beside the rows.
-    s.region_l2bm = s.part_l2bm(s.parts.size(), 1) + isa::kCyclesPerStep * kUnitLw;
+    s.operand_l2bm = s.part_l2bm(s.parts.size(), 1) + isa::kCyclesPerStep * kUnitLw;
+    s.region_l2bm = operand_count() * s.operand_l2bm;
     s.tile_l2bm = s.tile_rows * s.out.row_lw() + isa::kCyclesPerStep * kUnitLw;
+    s.made_l2bm = phase_count() * s.tile_rows * s.out.row_lw() + isa::kCyclesPerStep * kUnitLw;
     return s;
   }
 
   bool fits(const LinesTiling& /*tiling*/, const Sizes& s) const {
     const RowsStaging staging = rows_staging(chip_);
     const int64_t local = chip_.memory.lm_words / isa::kWordsPerLong - kRowsReserveLw;
-    int64_t others = row_inputs() * s.row_input_lw;
+    int64_t others = row_inputs() * s.row_input_lw + std::ssize(problem_.others) * s.windows_lw;
     for (size_t k = 0; k < problem_.inputs.size(); ++k)
       others += problem_.inputs[k].of_rows ? 0 : s.lines.values_lw(positions(k));
     return s.windows_lw <= local && others <= local && s.lines.staged_lw() + kUnitLw <= staging.windows_lw &&
-           s.tile_rows * s.lines.staged_lw() <= staging.results_lw &&
-           s.region_l2bm + (row_inputs() + 1) * s.tile_l2bm <= chip_.memory.l2bm_lw && has_masks(s);
+           phase_count() * s.tile_rows * s.lines.staged_lw() <= staging.results_lw &&
+           s.region_l2bm + row_inputs() * s.tile_l2bm + s.made_l2bm <= chip_.memory.l2bm_lw && has_masks(s);
   }
 
   int64_t cost(const LinesTiling& tiling, const Sizes& s) const {
@@ -136,25 +141,34 @@ class WindowLanesTiler : WindowsKernel {
       far += s.window_rows * load_steps(s, line, part.order(), s.before, s.right);
       line += static_cast<size_t>(part.chunks() / s.lines.chunks[line]);
     }
-    far += row_inputs() * tiling.rows * load_steps(s, 0, s.out.order(), 0, 0);
+    far *= operand_count();
     const int64_t units = s.out.order().chunks * s.out.order().groups;
-    const bool together = s.window.stride[1] == 1 && s.lines.places == s.out.order().width();
-    far += tiling.rows * (together        ? ceil_div(units, isa::kCyclesPerStep)
-                          : is_regular(s) ? units / s.out.order().width()
-                                          : units);
-    near += vectors * (s.window_rows * s.window.kernel[1] + (1 + row_inputs()) * tiling.rows);
-    made += vectors * tiling.rows *
-            (s.window.kernel[0] * s.window.kernel[1] * element_operations() + result_operations());
+    const bool is_dense = s.window.stride[1] == 1 && s.lines.places == s.out.order().width();
+    far += row_inputs() * tiling.rows *
+           (is_dense ? load_steps(s, 0, s.out.order(), 0, 0) : units / s.lines.chunks[0]);
+    const bool together = is_dense && problem_.phases[1] == 1;
+    far += tiling.rows * phase_count() *
+           (together        ? ceil_div(units, isa::kCyclesPerStep)
+            : is_regular(s) ? units / s.out.order().width()
+                            : units);
+    near += vectors * (operand_count() * s.window_rows * s.window.kernel[1] +
+                       (phase_count() + row_inputs()) * tiling.rows);
+    made += vectors * tiling.rows * place_operations(s.window.kernel[0] * s.window.kernel[1]);
     const int64_t tiles = ceil_div(tiling.rows, s.tile_rows);
     const int64_t most = std::max({far, near, made});
     const int64_t steps = most + (far + near + made - most) / (tiles + 1) + tiles * kRowsFillSteps;
     std::vector<RowsTransfer> all;
     for (size_t part = 0; part < s.parts.size(); ++part) {
-      for (const RowsPiece& piece : pieces(s))
-        std::ranges::move(transfers(s, part, 0, 0, piece), std::back_inserter(all));
+      for (const RowsPiece& piece : pieces(s)) {
+        for (int64_t operand = 0; operand < operand_count(); ++operand)
+          std::ranges::move(transfers(s, part, 0, 0, piece), std::back_inserter(all));
+      }
     }
-    const int64_t cycles = steps * isa::kCyclesPerStep + rows_transfer_cycles(all, chip_) +
-                           (1 + row_inputs()) * own_rows_cycles(s.tile_rows * s.out.row_lw(), chip_) * tiles;
+    const int64_t tile_lw = s.tile_rows * s.out.row_lw();
+    const int64_t cycles =
+        steps * isa::kCyclesPerStep + rows_transfer_cycles(all, chip_) +
+        (row_inputs() * own_rows_cycles(tile_lw, chip_) + own_rows_cycles(phase_count() * tile_lw, chip_)) *
+            tiles;
     return s.passes * s.out.images() * cycles + constants(tiling).first;
   }
 
@@ -177,7 +191,7 @@ class WindowLanesTiler : WindowsKernel {
     for (size_t k = 0; k < problem_.inputs.size(); ++k)
       list.push_back(problem_.inputs[k].of_rows ? rows_placement(k, tiling.split)
                                                 : values_placement(k, values(s, k)));
-    if (problem_.zeros) add_zeros(list, zeros_lw(s));
+    add_constants(list, zeros_lw(s));
     list.push_back(result(s));
     return list;
   }
@@ -192,8 +206,11 @@ class WindowLanesTiler : WindowsKernel {
     const int windows = draft.windows;
     const std::vector<RowsInput>& inputs = draft.inputs;
     const auto add = [&](auto op) { draft.add(std::move(op)); };
-    if (s.has_outside_columns())
+    if (s.has_outside_columns()) {
       add(FillTile{windows, {}, s.windows_lw, word_of(problem_.fill, DataType::kFloat32)});
+      for (const int other : draft.others)
+        add(FillTile{other, {}, s.windows_lw, word_of(problem_.fill, DataType::kFloat32)});
+    }
     for (const int64_t image : in_turn(s.out.images(), backwards)) {
       for (const int64_t pass : in_turn(s.passes, backwards)) {
         PiecesInTurn next(pieces(s), problem_.window, tiling.rows, s.tile_rows, backwards);
@@ -203,7 +220,15 @@ class WindowLanesTiler : WindowsKernel {
           next.load_for(row, [&](const RowsPiece& piece) {
             for (LoadLines& load : piece_loads(s, image, pass, piece)) {
               load.buffer = windows;
-              add(std::move(load));
+              add(load);
+              // Others are of one part.
+              for (size_t k = 0; k < draft.others.size(); ++k) {
+                load.stream = static_cast<int>(s.parts.size() + k);
+                load.l2bm += s.operand_l2bm;
+                for (RowsTransfer& transfer : load.transfers) transfer.l2bm += s.operand_l2bm;
+                load.buffer = draft.others[k];
+                add(load);
+              }
             }
           });
           int64_t l2bm = s.region_l2bm;
@@ -216,6 +241,7 @@ class WindowLanesTiler : WindowsKernel {
             load.order = s.out.order();
             load.rows = rows;
             load.last = load.last_result + 1;
+            load.spacing = problem_.window.stride[1];
             load.lines = s.lines;
             load.buffer = inputs[k].buffer;
             load.first_row = row;
@@ -226,6 +252,8 @@ class WindowLanesTiler : WindowsKernel {
           ReduceLines reduce;
           reduce.op = problem_.op;
           reduce.windows = windows;
+          reduce.others = draft.others;
+          reduce.numbers = position_numbers();
           reduce.window_rows = s.window_rows;
           reduce.kernel = problem_.window.kernel;
           reduce.stride = problem_.window.stride;
@@ -242,14 +270,14 @@ class WindowLanesTiler : WindowsKernel {
             reduce.inputs.erase(reduce.inputs.begin());
           }
           reduce.order = s.out.order();
-          if (2 * s.tile_rows * s.lines.staged_lw() <= rows_staging(chip_).results_lw)
-            reduce.slot = tile % 2 * s.tile_rows;
+          if (2 * phase_count() * s.tile_rows * s.lines.staged_lw() <= rows_staging(chip_).results_lw)
+            reduce.slot = tile % 2 * phase_count() * s.tile_rows;
           reduce.l2bm = l2bm;
           add(std::move(reduce));
           StoreRows store;
           store.stream = static_cast<int>(placements.size()) - 1;
           store.l2bm = l2bm;
-          store.transfers = s.own_rows(image, pass, l2bm, row, rows);
+          store.transfers = own_results(s, image, pass, l2bm, row, rows);
           add(std::move(store));
         }
       }
@@ -268,7 +296,7 @@ class WindowLanesTiler : WindowsKernel {
  private:
   /// Whether lanes of results are over lanes of the operand, and values of channels can stand as lines do.
   bool has_lines(const Sizes& s) const {
-    if (row_inputs() > 0 && (s.window.stride[1] != 1 || s.parts.size() > 1)) return false;
+    if (row_inputs() > 0 && s.parts.size() > 1) return false;
     return s.in.order().groups == s.out.order().groups * s.window.stride[1] &&
            s.before < s.in.order().groups && s.right <= s.last && s.last > 0 && s.last_result >= 0 &&
            (!has_values() || is_uniform(s));
@@ -307,7 +335,7 @@ class WindowLanesTiler : WindowsKernel {
     const int64_t chunks = s.lines.chunks[0], copies = s.lines.value_copies();
     const int64_t blocks = kBlocksPerChunk / 2;
     values.position_lw = s.lines.lines() * copies;
-    if (is_weights(k) && problem_.zero_rows) values.zeros_lw = zeros_lw(s);
+    if (is_weights(k) && problem_.has_rows) values.zeros_lw = zeros_lw(s);
     values.channels = s.out.channel_factors();
     values.channels.insert(values.channels.end(), {{s.lines.lines(), Level::kAddress, copies},
                                                    {chunks, Level::kMab, blocks},

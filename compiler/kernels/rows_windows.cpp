@@ -8,10 +8,11 @@
 #include <optional>
 #include <utility>
 
+#include "compiler/kernels/fill_rows.h"
 #include "compiler/kernels/lowering.h"
 #include "compiler/kernels/predict.h"
 #include "compiler/kernels/rows_division.h"
-#include "compiler/kernels/zero_rows.h"
+#include "compiler/kernels/rows_lowering.h"
 #include "isa/arithmetic.h"
 
 namespace kodama::compiler {
@@ -61,6 +62,7 @@ class WindowsTiler : WindowsKernel {
         const Sizes one = sizes(least);
         const bool is_divisible = one.out.chunks() % sharing == 0 && one.can_share_chunks(one.chunks) &&
                                   one.out.order().can_share(one.chunks);
+        if (!has_own_phases(one)) continue;
         if (!one.is_even() || (sharing > 1 && !is_divisible)) continue;
         // Which channels count is known for the last chunk alone.
         if (!problem_.steps.empty() && !one.in.is_even()) continue;
@@ -87,7 +89,7 @@ class WindowsTiler : WindowsKernel {
       list.push_back(problem_.inputs[k].of_rows ? rows_placement(k, tiling.out)
                                                 : values_placement(k, values(tiling, s, k)));
     }
-    if (problem_.zeros) add_zeros(list, zeros_lw(tiling, s));
+    add_constants(list, zeros_lw(tiling, s));
     list.push_back(result(s));
     return list;
   }
@@ -96,6 +98,7 @@ class WindowsTiler : WindowsKernel {
                       const std::vector<StreamPlacement>& placements,
                       const std::vector<int64_t>& dram_addresses, bool backwards) const {
     const Sizes s = sizes(tiling);
+    const RowOrder made = s.made.order();
     Draft draft = this->draft(name, placements, dram_addresses, s.windows_lw, [&](size_t k) {
       return problem_.inputs[k].of_rows ? s.row_input_lw : values_lw(s, k);
     });
@@ -104,21 +107,30 @@ class WindowsTiler : WindowsKernel {
     const auto add = [&](auto op) { draft.add(std::move(op)); };
     const bool by_rows = tiling.by_rows();
     const double fill = problem_.whole_rows ? identity_of(problem_.op) : problem_.fill;
-    if (s.has_outside_columns() || (problem_.whole_rows && s.pitch > problem_.in.columns))
+    if (s.has_outside_columns() || (problem_.whole_rows && s.pitch > problem_.in.columns)) {
       add(FillTile{windows, {}, s.windows_lw, word_of(fill, DataType::kFloat32)});
+      for (const int other : draft.others)
+        add(FillTile{other, {}, s.windows_lw, word_of(fill, DataType::kFloat32)});
+    }
     for (const int64_t image : in_turn(s.out.images(), backwards)) {
       for (const int64_t pass : in_turn(s.passes, backwards)) {
         const int64_t l1bs = by_rows ? s.l1bs_in(pass) : s.l1bs;
         const std::vector<int64_t> result_places = by_rows ? l1b_places(l1bs, tiling.rows * s.out.row_lw())
                                                            : l1b_chunk_places(l1bs, s.out.order(), s.chunks);
+        const std::vector<int64_t> made_places =
+            by_rows ? l1b_places(l1bs, tiling.rows * problem_.phases[0] * s.made.row_lw())
+                    : l1b_chunk_places(l1bs, made, s.chunks);
         if (tiling.in_turn) {
           add_turns(draft, tiling, s, image, pass, static_cast<int>(placements.size()) - 1, backwards);
           continue;
         }
         const auto load_piece = [&](const RowsPiece& piece) {
-          for (const RowsDivision::Run& run : s.runs()) {
-            LoadRows load = s.load(
-                run, 0, s.ways, [&](size_t part) { return transfers(tiling, s, part, image, pass, piece); });
+          const auto load_from = [&](int stream, const RowsDivision::Run& run, int buffer, int64_t l2bm) {
+            LoadRows load = s.load(run, stream, s.ways, [&](size_t part) {
+              return transfers(tiling, s, part, image, pass, piece);
+            });
+            load.l2bm += l2bm;
+            for (RowsTransfer& transfer : load.transfers) transfer.l2bm += l2bm;
             if (by_rows) {
               load.l1b_at = l1b_places(l1bs, tiling.rows * problem_.window.stride[0] * load.order.lw());
             } else {
@@ -126,10 +138,14 @@ class WindowsTiler : WindowsKernel {
               load.first_row = piece.first;
               s.share_chunks(load, s.chunks, l1bs);
             }
-            load.buffer = windows;
+            load.buffer = buffer;
             if (s.spread) load.form = RowsForm::kSpread;
             add(std::move(load));
-          }
+          };
+          for (const RowsDivision::Run& run : s.runs()) load_from(0, run, windows, 0);
+          for (size_t k = 0; k < draft.others.size(); ++k)
+            load_from(static_cast<int>(s.parts.size() + k), s.runs().front(), draft.others[k],
+                      static_cast<int64_t>(k + 1) * s.operand_l2bm);
         };
         PiecesInTurn next(pieces(tiling, s), problem_.window, tiling.rows, s.tile_rows, backwards);
         for (const int64_t tile : in_turn(ceil_div(tiling.rows, s.tile_rows), backwards)) {
@@ -159,7 +175,7 @@ class WindowsTiler : WindowsKernel {
             input_l2bm += s.tile_lw;
           }
           StoreRows store;
-          set_segments(store, s.out.order(), s.chunks);
+          set_segments(store, made, s.chunks);
           if (!problem_.steps.empty()) {
             NormalizeRows normalize;
             normalize.steps = problem_.steps;
@@ -174,14 +190,14 @@ class WindowsTiler : WindowsKernel {
             if (s.spread) set_spread_segments(store, s.chunks, normalize.staged_rows());
             add(std::move(normalize));
           } else {
-            add(reduction(tiling, s, s.staged, windows, inputs, row, rows));
+            add(reduction(tiling, s, s.staged, draft, row, rows));
           }
           store.stream = static_cast<int>(placements.size()) - 1;
           store.l2bm = s.result_at;
-          store.transfers = s.own_rows(image, pass, store.l2bm, row, own_rows);
-          store.l1b_at = result_places;
-          store.rows = rows;
-          store.row_lw = s.out.row_lw();
+          store.transfers = own_results(s, image, pass, store.l2bm, row, own_rows);
+          store.l1b_at = made_places;
+          store.rows = rows * problem_.phases[0];
+          store.row_lw = s.made.row_lw();
           add(std::move(store));
         }
       }
@@ -198,6 +214,7 @@ class WindowsTiler : WindowsKernel {
   }
 
   struct Sizes : RowsDivision {
+    RowsImage made;       ///< all results
     int64_t chunks = 0;   ///< of an L1B
     int64_t ways = 1;     ///< L2Bs that have channels of a column that one wants
     bool spread = false;  ///< four rows are normalized at a time
@@ -205,9 +222,11 @@ class WindowsTiler : WindowsKernel {
     RowOrder staged = {};                      ///< results of a row in L1BM
     int64_t row_inputs = 0, row_input_lw = 0;  ///< LW in PE memory
     int64_t tile_rows = 0;                     ///< of an L1B, that are made and stored at a time
-    int64_t region_l2bm = 0;                   ///< LW of L2BM that the operand takes
+    int64_t operand_l2bm = 0;                  ///< LW of L2BM that the operand takes
+    int64_t region_l2bm = 0;                   ///< and the others
     int64_t result_at = 0;                     ///< LW of L2BM before the results
     int64_t tile_lw = 0;                       ///< of an L2B's rows of a tile
+    int64_t made_lw = 0;                       ///< of the results of these
   };
   Sizes sizes(const WindowsTiling& tiling) const {
     const bool by_rows = tiling.by_rows();
@@ -217,7 +236,8 @@ class WindowsTiler : WindowsKernel {
              tiling.out,
              problem_.window,
              {tiling.rows, tiling.l1bs, by_rows},
-             chip_}};
+             chip_},
+            RowsImage(problem_.made ? *problem_.made : problem_.out, tiling.out, chip_)};
     if (tiling.sharing > 1) s.l1bs = tiling.sharing;
     s.parts_in_turn = tiling.in_turn;
     if (problem_.whole_rows) s.pitch = s.in.order().groups * isa::kCyclesPerStep;
@@ -237,16 +257,18 @@ class WindowsTiler : WindowsKernel {
     s.tile_rows = tiling.rows;
     if (!by_rows) {
       // Rows come in pieces, and results go in tiles: the one beside the other.
-      s.region_rows = std::clamp<int64_t>(
-          chip_.memory.l2bm_lw / kWindowPieces / (tiling.in_turn ? s.longest_row_lw() : s.in_row_lw()), 1,
-          s.region_rows);
-      const int64_t most =
-          std::max<int64_t>(1, rows_staging(chip_).results_lw / std::max(s.staged.lw(), kUnitLw));
+      s.region_rows = std::clamp<int64_t>(chip_.memory.l2bm_lw / kWindowPieces / operand_count() /
+                                              (tiling.in_turn ? s.longest_row_lw() : s.in_row_lw()),
+                                          1, s.region_rows);
+      const int64_t most = std::max<int64_t>(
+          1, rows_staging(chip_).results_lw / std::max(phase_count() * s.staged.lw(), kUnitLw));
       const int64_t tiles = std::max(std::min(kWindowTiles, tiling.rows), ceil_div(tiling.rows, most));
       s.tile_rows = tiling.in_turn ? tiling.rows : ceil_div(tiling.rows, tiles);
     }
-    s.region_l2bm = s.part_l2bm(s.parts.size(), s.ways);
+    s.operand_l2bm = s.part_l2bm(s.parts.size(), s.ways);
+    s.region_l2bm = operand_count() * s.operand_l2bm;
     s.tile_lw = (by_rows ? s.pass_rows : s.tile_rows) * s.out.row_lw();
+    s.made_lw = phase_count() * s.tile_lw;
     // Apart from the operand, but for L1Bs with rows of their own, where nothing is beside the results.
     s.result_at = by_rows ? 0 : s.region_l2bm + s.row_inputs * s.tile_lw;
     return s;
@@ -255,18 +277,19 @@ class WindowsTiler : WindowsKernel {
   bool fits(const WindowsTiling& /*tiling*/, const Sizes& s) const {
     const RowsStaging staging = rows_staging(chip_);
     const int64_t local = chip_.memory.lm_words / isa::kWordsPerLong - kRowsReserveLw;
-    int64_t others = s.row_inputs * s.row_input_lw;
+    int64_t others = s.row_inputs * s.row_input_lw + std::ssize(problem_.others) * s.windows_lw;
     for (size_t k = 0; k < problem_.inputs.size(); ++k)
       others += problem_.inputs[k].of_rows ? 0 : values_lw(s, k);
     // What steps keep of every channel, for the columns that are under way.
     const std::vector<bool> of_rows = steps_of_rows(problem_.steps, problem_.inputs.size() + 1);
     others += std::ranges::count(of_rows, false) * kColumnsUnderWay * s.chunks;
     return s.windows_lw <= local && others <= local && s.fits_in_ranges(staging.windows_lw) &&
-           (s.spread ? round_up(s.tile_rows, isa::kCyclesPerStep) : s.tile_rows) * s.staged.lw() <=
+           (s.spread ? round_up(s.tile_rows, isa::kCyclesPerStep) : s.tile_rows) * phase_count() *
+                   s.staged.lw() <=
                staging.results_lw &&
            (!s.spread || s.longest_row_lw() <= staging.windows_lw) &&
            s.region_l2bm + s.row_inputs * s.tile_lw <= chip_.memory.l2bm_lw &&
-           s.result_at + s.tile_lw + isa::kL2bmBlockLw <= chip_.memory.l2bm_lw;
+           s.result_at + s.made_lw + isa::kL2bmBlockLw <= chip_.memory.l2bm_lw;
   }
 
   int64_t cost(const WindowsTiling& tiling, const Sizes& s) const {
@@ -277,13 +300,16 @@ class WindowsTiler : WindowsKernel {
     std::vector<RowsTransfer> all;
     for (size_t part = 0; part < s.parts.size(); ++part) {
       if (tiling.by_rows()) load += load_steps(s.ways, s.window_rows, s.parts[part].chunks(), s.in);
-      for (const RowsPiece& piece : pieces(tiling, s))
-        std::ranges::move(transfers(tiling, s, part, 0, 0, piece), std::back_inserter(all));
+      for (const RowsPiece& piece : pieces(tiling, s)) {
+        for (int64_t operand = 0; operand < operand_count(); ++operand)
+          std::ranges::move(transfers(tiling, s, part, 0, 0, piece), std::back_inserter(all));
+      }
     }
     if (tiling.sharing > 1) {
       const int64_t parts = ceil_div(s.chunks, s.parts[0].chunks());
       load += load_steps(parts, s.window_rows, s.chunks / parts, s.in);
     }
+    load *= operand_count();
     // Of all parts in turn, what their L1Bs have, and chunks that all L1Bs bring.
     int64_t chunks = s.chunks, stored = s.l1bs * s.staged.chunks;
     if (tiling.in_turn) {
@@ -299,8 +325,7 @@ class WindowsTiler : WindowsKernel {
     int64_t steps = s.row_inputs * load_steps(1, tiling.rows, s.chunks, s.out);
     const std::array<int64_t, 2>& kernel = problem_.window.kernel;
     const int64_t elements = kernel[0] * (problem_.whole_rows ? s.pitch / isa::kCyclesPerStep : kernel[1]);
-    int64_t operations = elements * element_operations() + result_operations();
-    operations *= chunks;
+    int64_t operations = chunks * place_operations(elements);
     if (!problem_.steps.empty())
       operations = normalize_operations(problem_.steps, problem_.inputs.size() + 1, s.chunks);
     const int64_t vectors =
@@ -309,14 +334,15 @@ class WindowsTiler : WindowsKernel {
     const int64_t tiles = ceil_div(tiling.rows, s.tile_rows);
     // The rows of a tile are taken beside the results of the one before.
     steps += std::max(load, made) + std::min(load, made) / tiles;
-    steps += tiling.rows * stored * s.staged.groups;
+    steps += tiling.rows * stored * s.staged.groups * phase_count();
     int64_t once = 0;
     for (size_t k = 0; k < problem_.inputs.size(); ++k) {
       if (!problem_.inputs[k].of_rows)
         once += load_cycles(values_transport(tiling, s), values_lw(s, k), chip_);
     }
-    int64_t cycles = steps * isa::kCyclesPerStep + rows_transfer_cycles(all, chip_) +
-                     (1 + s.row_inputs) * own_rows_cycles(s.tile_lw, chip_) * tiles;
+    int64_t cycles =
+        steps * isa::kCyclesPerStep + rows_transfer_cycles(all, chip_) +
+        (s.row_inputs * own_rows_cycles(s.tile_lw, chip_) + own_rows_cycles(s.made_lw, chip_)) * tiles;
     // Steps wait for those of a piece one by one.
     if (!tiling.by_rows()) cycles += std::ssize(all) * chip_.transfer.startup_cycles / 2;
     return once + s.passes * s.out.images() * cycles;
@@ -362,7 +388,7 @@ class WindowsTiler : WindowsKernel {
         load.buffer = draft.windows;
         draft.add(std::move(load));
       }
-      draft.add(reduction(tiling, s, {s.staged.groups, chunks}, draft.windows, draft.inputs, 0, tiling.rows));
+      draft.add(reduction(tiling, s, {s.staged.groups, chunks}, draft, 0, tiling.rows));
       StoreRows store;
       set_segments(store, s.out.order(), chunks);
       store.stream = result_stream;
@@ -389,7 +415,7 @@ class WindowsTiler : WindowsKernel {
 
   Values values(const WindowsTiling& tiling, const Sizes& s, size_t k) const {
     Values values{values_transport(tiling, s), values_lw(s, k)};
-    if (is_weights(k) && problem_.zero_rows) values.zeros_lw = zeros_lw(tiling, s);
+    if (is_weights(k) && problem_.has_rows) values.zeros_lw = zeros_lw(tiling, s);
     values.channels = s.out.channel_factors();
     values.copies = s.out.row_way_factors();
     if (tiling.sharing > 1) {
@@ -405,11 +431,13 @@ class WindowsTiler : WindowsKernel {
     return values;
   }
 
-  ReduceWindows reduction(const WindowsTiling& tiling, const Sizes& s, const RowOrder& staged, int windows,
-                          const std::vector<RowsInput>& inputs, int64_t row, int64_t rows) const {
+  ReduceWindows reduction(const WindowsTiling& tiling, const Sizes& s, const RowOrder& staged,
+                          const Draft& draft, int64_t row, int64_t rows) const {
     ReduceWindows reduce;
     reduce.op = problem_.op;
-    reduce.windows = windows;
+    reduce.windows = draft.windows;
+    reduce.others = draft.others;
+    reduce.numbers = position_numbers();
     reduce.window_rows = s.window_rows;
     reduce.pitch = s.pitch;
     reduce.kernel = problem_.window.kernel;
@@ -421,9 +449,9 @@ class WindowsTiler : WindowsKernel {
     reduce.buffer_rows = tiling.rows;
     reduce.expr = problem_.expr;
     reduce.epilogue = problem_.epilogue;
-    reduce.inputs = inputs;
+    reduce.inputs = draft.inputs;
     if (problem_.has_weights) {
-      reduce.weights = inputs[0].buffer;
+      reduce.weights = draft.inputs[0].buffer;
       reduce.inputs.erase(reduce.inputs.begin());
     }
     reduce.order = staged;
@@ -466,6 +494,8 @@ std::vector<StreamPlacement> WindowsKernel::operands(const RowsDivision& s) cons
   const std::string& name = problem_.operand_name;
   for (size_t part = 0; part < s.parts.size(); ++part)
     list.push_back(s.parts[part].placement(s.parts.size() == 1 ? name : fmt::format("{}.{}", name, part)));
+  for (size_t k = 0; k < problem_.others.size(); ++k)
+    list.push_back(RowsImage(problem_.others[k], s.in.split(), chip_).placement(problem_.other_names[k]));
   // What is normalized leaves out the channels that fill a chunk up.
   for (StreamPlacement& placement : list) {
     if (!problem_.steps.empty()) placement.layout.set_padding(layout::Padding::kUndefined);
@@ -474,14 +504,19 @@ std::vector<StreamPlacement> WindowsKernel::operands(const RowsDivision& s) cons
 }
 
 StreamPlacement WindowsKernel::result(const RowsDivision& s) const {
-  StreamPlacement result = s.out.placement("y");
+  StreamPlacement result = made(s).placement("y");
   result.is_output = true;
   // In channels that fill a chunk up, all operands are 0.
-  const std::vector<double> zeros(problem_.inputs.size() + 1, 0.0);
+  const std::vector<double> zeros(problem_.inputs.size() + problem_.others.size() + 2, 0.0);
   if (problem_.steps.empty() &&
-      (problem_.expr.evaluate(zeros) != 0 || problem_.epilogue.evaluate(zeros) != 0))
+      (problem_.numbers || problem_.expr.evaluate(zeros) != 0 || problem_.epilogue.evaluate(zeros) != 0))
     result.layout.set_padding(layout::Padding::kUndefined);
   return result;
+}
+
+RowsImage WindowsKernel::made(const RowsDivision& s) const {
+  if (!problem_.made) return s.out;
+  return {*problem_.made, s.out.split(), chip_};
 }
 
 StreamPlacement WindowsKernel::rows_placement(size_t input, RowsSplit split) const {
@@ -494,9 +529,31 @@ StreamPlacement WindowsKernel::rows_placement(size_t input, RowsSplit split) con
   return placement;
 }
 
-void WindowsKernel::add_zeros(std::vector<StreamPlacement>& list, int64_t lw) const {
-  list.push_back(zero_rows_placement(fmt::format("e{}", problem_.inputs.size()), *problem_.zeros,
-                                     problem_.extents, list[0].transport, lw));
+void WindowsKernel::add_constants(std::vector<StreamPlacement>& list, int64_t lw) const {
+  if (problem_.zeros)
+    list.push_back(fill_rows_placement(problem_.zeros_name, *problem_.zeros, lw, list[0].transport, chip_));
+  if (problem_.numbers) list.push_back(numbers_placement(list[0].transport));
+}
+
+StreamPlacement WindowsKernel::numbers_placement(const layout::Transport& transport) const {
+  const auto& [name, access, extents, kind, words] = *problem_.numbers;
+  StreamPlacement numbers;
+  numbers.name = name;
+  numbers.access = access;
+  numbers.extents = extents;
+  numbers.transport = transport;
+  std::vector<std::vector<Factor>> axes;
+  int64_t lw = 1;
+  for (size_t dim = 0; dim < extents.size(); ++dim) {
+    if (!access.map.depends_on(dim) && dim > 0) continue;
+    numbers.axis_dims.push_back({static_cast<int>(dim)});
+    axes.push_back({{extents[dim], Level::kAddress, lw}});
+    lw *= extents[dim];
+  }
+  numbers.layout = Layout(axes, layout::Memory::kLm1, {});
+  numbers.length_lw = round_up(lw, transport.granule());
+  place_single(numbers);
+  return numbers;
 }
 
 StreamPlacement WindowsKernel::values_placement(size_t input, const Values& values) const {
@@ -527,7 +584,7 @@ std::vector<RowsTransfer> WindowsKernel::piece_transfers(const RowsDivision& s, 
                                                          const layout::Transport& weights, int64_t weights_lw,
                                                          bool own_channels) const {
   std::optional<RowsTransfer> outside;
-  if (problem_.zero_rows) {
+  if (problem_.has_rows) {
     outside.emplace();
     outside->stream = input_stream(s, problem_.zeros ? problem_.inputs.size() : 0);
     outside->group = 0;
@@ -554,9 +611,13 @@ WindowsKernel::Draft WindowsKernel::draft(const std::string& name,
     return static_cast<int>(program.buffers.size()) - 1;
   };
   const isa::SpaceSet lm0 = isa::space_bit(Space::kLm0), lm1 = isa::space_bit(Space::kLm1);
-  draft.windows = buffer("windows", windows_lw, problem_.inputs.empty() ? lm0 | lm1 : lm1);
-  // Behind the operand's parts; the result is the last.
-  const size_t first = placements.size() - 1 - (problem_.zeros ? 1 : 0) - problem_.inputs.size();
+  const bool is_alone = problem_.inputs.empty() && problem_.others.empty();
+  draft.windows = buffer("windows", windows_lw, is_alone ? lm0 | lm1 : lm1);
+  for (const std::string& other : problem_.other_names)
+    draft.others.push_back(buffer("windows of " + other, windows_lw, lm0));
+  // Behind the operand's parts and others; the result is the last.
+  const size_t first =
+      placements.size() - 1 - (problem_.zeros ? 1 : 0) - (problem_.numbers ? 1 : 0) - problem_.inputs.size();
   for (size_t k = 0; k < problem_.inputs.size(); ++k) {
     const WindowsProblem::Input& input = problem_.inputs[k];
     const int64_t lw = input_lw(k);
@@ -566,14 +627,35 @@ WindowsKernel::Draft WindowsKernel::draft(const std::string& name,
   return draft;
 }
 
-int64_t WindowsKernel::element_operations() const {
+int64_t WindowsKernel::place_operations(int64_t elements) const {
   // A product is added where it is made.
-  const int64_t operations = 1 + machine_operations(problem_.expr);
-  return operations - (problem_.has_weights ? machine_operations(ScalarOp::kMul) : 0);
+  const int64_t of_element =
+      1 + machine_operations(problem_.expr) - (problem_.has_weights ? machine_operations(ScalarOp::kMul) : 0);
+  const int number = static_cast<int>(operand_count()) + (problem_.has_weights ? 1 : 0);
+  if (problem_.numbers)
+    elements = WindowNumbers(position_numbers(), elements, problem_.op, problem_.expr, number).count();
+  return elements * of_element + phase_count() * machine_operations(problem_.epilogue);
 }
 
-int64_t WindowsKernel::result_operations() const {
-  return machine_operations(problem_.epilogue);
+PositionNumbers WindowsKernel::position_numbers() const {
+  PositionNumbers numbers;
+  numbers.phases = problem_.phases;
+  if (problem_.numbers) {
+    numbers.kind = problem_.numbers->kind;
+    numbers.words = problem_.numbers->words;
+  }
+  return numbers;
+}
+
+std::vector<RowsTransfer> WindowsKernel::own_results(const RowsDivision& s, int64_t image, int64_t pass,
+                                                     int64_t l2bm, int64_t first, int64_t count) const {
+  std::vector<RowsTransfer> list = s.own_rows(image, pass, l2bm, first, count);
+  // Rows of places follow one another, and so do those of all their phases.
+  for (RowsTransfer& transfer : list) {
+    transfer.dram *= phase_count();
+    transfer.count *= phase_count();
+  }
+  return list;
 }
 
 std::optional<WindowsProblem::Input> windows_input(std::string name, const TensorAccess& access,
@@ -620,6 +702,7 @@ std::vector<Candidate> windows_candidates(const WindowsProblem& problem, const s
     for (RowsOption& option : options) candidates.push_back(std::move(option.candidate));
   };
   add_candidates(problem);
+  if (!problem.others.empty()) return candidates;
   if (const auto parts = concatenated_picture(problem.in, graph)) {
     WindowsProblem by_parts = problem;
     by_parts.in = *parts;

@@ -20,13 +20,33 @@
 /// split alike.
 namespace kodama::compiler {
 
-/// result[channel] at a place = epilogue(op over the window there of expr(value, weight), inputs).
+/// result[channel] at a place = epilogue(op over the window there of expr(values, weight, number, inputs),
+/// inputs).
 struct WindowsProblem {
   Picture in, out;
   RowsWindow window;
+  std::vector<Picture> others = {};  ///< whose windows are read with those of `in`, and which lie as it does
+  std::vector<std::string> other_names = {};
+  /// A word for every position of the kernel, by rows, which `expr` has as a constant. With phases there are
+  /// as many for each of them.
+  struct Numbers {
+    std::string name;
+    TensorAccess access;
+    Shape extents;  ///< that it is over
+    ScalarKind kind = ScalarKind::kFloat;
+    std::vector<uint32_t> words;
+  };
+  std::optional<Numbers> numbers = std::nullopt;
+  /// Results of a place: rows and columns of them, one for each *phase*, whose numbers differ. Windows, `out`
+  /// and what divides the work know places, the image that is made has all results (`made`).
+  ///
+  /// Example, windows of 2 x 2 places of [1, 64, 56, 56] with phases of 2 x 2: [1, 64, 56, 2, 56, 2], which
+  /// has the elements of [1, 64, 112, 112] in their order.
+  std::array<int64_t, 2> phases{1, 1};
+  std::optional<Picture> made = std::nullopt;
   std::string operand_name = "x0";
   double fill = 0;          ///< of columns outside
-  bool zero_rows = false;   ///< rows outside are zeros; else copies of those next to them
+  bool has_rows = false;    ///< for what is outside; else rows there are copies of those next to them
   bool whole_rows = false;  ///< one result for a window of all columns
   ReduceLayer::Op op = ReduceLayer::Op::kSum;
   ScalarExpr expr = ScalarExpr::identity();
@@ -48,8 +68,9 @@ struct WindowsProblem {
   bool has_weights = false;     ///< the first of the inputs: for a channel and a position of the kernel
   std::array<int, 2> kernel_dims{-1, -1};  ///< -1: one position
   std::vector<Input> inputs = {};
-  /// If any, rows outside are this one (zero_rows.h); else they are behind the weights, where `zero_rows`.
+  /// If any, rows outside are this one (fill_rows.h); else zeros behind the weights, where `has_rows`.
   std::optional<TensorAccess> zeros = std::nullopt;
+  std::string zeros_name = {};
 };
 
 /// That of a layer; nothing where it has another form.
@@ -63,6 +84,19 @@ class WindowsKernel {
  protected:
   WindowsKernel(WindowsProblem problem, const isa::Chip& chip) : problem_(std::move(problem)), chip_(chip) {}
 
+  /// Windows that are read together.
+  int64_t operand_count() const { return 1 + std::ssize(problem_.others); }
+  int64_t phase_count() const { return problem_.phases[0] * problem_.phases[1]; }
+  /// The image of all results.
+  RowsImage made(const RowsDivision& s) const;
+  /// Whether L2Bs have the results of their own places.
+  bool has_own_phases(const RowsDivision& s) const {
+    return made(s).rows() == problem_.phases[0] * s.out.rows();
+  }
+  /// What stores `count` of an L2B's own rows (RowsDivision::own_rows), with all their phases.
+  std::vector<RowsTransfer> own_results(const RowsDivision& s, int64_t image, int64_t pass, int64_t l2bm,
+                                        int64_t first, int64_t count) const;
+  PositionNumbers position_numbers() const;
   /// Parts that L2Bs have channels of don't make a whole that is split that way, and only rows are dealt.
   bool can_split(RowsSplit split) const {
     const bool is_dealt = problem_.out.tokens && problem_.out.tokens->dealt;
@@ -72,12 +106,14 @@ class WindowsKernel {
   /// Positions of the kernel that an input has values for.
   int64_t positions(size_t input) const;
   int64_t row_inputs() const;
-  /// What the operand's parts are, and what the result is.
+  /// What the operand's parts and the others are, and what the result is.
   std::vector<StreamPlacement> operands(const RowsDivision& s) const;
   StreamPlacement result(const RowsDivision& s) const;
   StreamPlacement rows_placement(size_t input, RowsSplit split) const;
-  /// Adds that of the problem's zeros, if it has any, for transfers of `lw` LW.
-  void add_zeros(std::vector<StreamPlacement>& list, int64_t lw) const;
+  /// That of the numbers, which nobody reads.
+  StreamPlacement numbers_placement(const layout::Transport& transport) const;
+  /// Adds that of the problem's zeros, if it has any, for transfers of `lw` LW, and that of its numbers.
+  void add_constants(std::vector<StreamPlacement>& list, int64_t lw) const;
   /// Values of channels, `lw` LW in a PE; those of one position are `position_lw` apart. Behind weights come
   /// `zeros_lw` zeros, for rows outside the tensor.
   struct Values {
@@ -96,6 +132,7 @@ class WindowsKernel {
   struct Draft {
     TileProgram program = {};
     int windows = -1;
+    std::vector<int> others = {};  ///< windows of the problem's others
     std::vector<RowsInput> inputs = {};
     template <typename Op>
     void add(Op op) {
@@ -105,11 +142,12 @@ class WindowsKernel {
   Draft draft(const std::string& name, const std::vector<StreamPlacement>& placements,
               const std::vector<int64_t>& dram_addresses, int64_t windows_lw,
               const std::function<int64_t(size_t)>& input_lw) const;
-  /// Streams of the inputs begin behind the operand's parts.
-  static int input_stream(const RowsDivision& s, size_t k) { return static_cast<int>(s.parts.size() + k); }
-  /// Operations for an element of a window, and for a result.
-  int64_t element_operations() const;
-  int64_t result_operations() const;
+  /// Streams of the inputs begin behind the operand's parts and the others.
+  int input_stream(const RowsDivision& s, size_t k) const {
+    return static_cast<int>(s.parts.size() + problem_.others.size() + k);
+  }
+  /// Operations for all results of a place, of whose windows `elements` elements each are taken.
+  int64_t place_operations(int64_t elements) const;
 
   WindowsProblem problem_;
   isa::Chip chip_;

@@ -97,7 +97,7 @@ class ScalarLowering {
     doubles_.resize(nodes.size());
     for (size_t i = 0; i < nodes.size(); ++i) {
       node_ = static_cast<int>(i);
-      if (fused_into_fma_[i]) continue;
+      if (is_fused_[i]) continue;
       if (expr_.is_double(node_)) {
         doubles_[i] = lower_double(nodes[i]);
       } else {
@@ -370,9 +370,12 @@ class ScalarLowering {
   /// Equal numbers have equal patterns once zeros have lost their signs. A subtraction in floating point
   /// would not do: differences below 2^-126 are zero.
   Operand equal(const Operand& a, const Operand& b, const Operand& to) {
-    Operand difference = alu(Opcode::kXor, Precision::kInt, add(a, constant(0.0f)), add(b, constant(0.0f)));
-    emit(Opcode::kLnot, Precision::kInt, {difference}, {to});
+    emit(Opcode::kLnot, Precision::kInt, {difference(a, b, fresh())}, {to});
     return to;
+  }
+  /// 0 where they are equal.
+  Operand difference(const Operand& a, const Operand& b, const Operand& to) {
+    return binary(Opcode::kXor, Precision::kInt, add(a, constant(0.0f)), add(b, constant(0.0f)), to);
   }
   /// The larger of a and b isn't a. Of two zeros max takes the first.
   Operand less(const Operand& a, const Operand& b, const Operand& to) {
@@ -403,7 +406,7 @@ class ScalarLowering {
   void count_uses() {
     const auto& nodes = expr_.nodes();
     uses_.assign(nodes.size(), 0);
-    fused_into_fma_.assign(nodes.size(), false);
+    is_fused_.assign(nodes.size(), false);
     for (const ScalarNode& node : nodes) {
       for (int k = 0; k < scalar_op_arity(node.op); ++k)
         ++uses_[static_cast<size_t>(node.args[static_cast<size_t>(k)])];
@@ -412,7 +415,27 @@ class ScalarLowering {
     for (const ScalarNode& node : nodes) {
       if (node.op != ScalarOp::kAdd && node.op != ScalarOp::kSub) continue;
       if (int k = product_argument(node); k >= 0)
-        fused_into_fma_[static_cast<size_t>(node.args[static_cast<size_t>(k)])] = true;
+        is_fused_[static_cast<size_t>(node.args[static_cast<size_t>(k)])] = true;
+    }
+    // A condition whose only use is a selection of words is the flags of its last operation.
+    for (const ScalarNode& node : nodes) {
+      if (node.op != ScalarOp::kSelect || expr_.is_double(node.args[1])) continue;
+      const auto condition = static_cast<size_t>(node.args[0]);
+      if (uses_[condition] == 1 && has_flags(nodes[condition])) is_fused_[condition] = true;
+    }
+  }
+  bool has_flags(const ScalarNode& condition) const {
+    switch (condition.op) {
+      case ScalarOp::kEqual:
+      case ScalarOp::kLess:
+        return !expr_.is_double(condition.args[0]);
+      case ScalarOp::kIsZero:
+      case ScalarOp::kAnd:
+      case ScalarOp::kOr:
+      case ScalarOp::kXor:
+        return true;
+      default:
+        return false;
     }
   }
   /// Which argument of a sum is a product used nowhere else; -1 = none.
@@ -683,6 +706,32 @@ class ScalarLowering {
     }
   }
 
+  /// Makes a mask of a condition (has_flags): of the lanes where it holds, or else, of the others.
+  bool lower_flags(const ScalarNode& condition, const Operand& omr) {
+    const auto argument_of = [&](size_t k) -> const Operand& {
+      return values_[static_cast<size_t>(condition.args.at(k))];
+    };
+    switch (condition.op) {
+      case ScalarOp::kEqual:
+        difference(argument_of(0), argument_of(1), omr);
+        return true;
+      case ScalarOp::kLess:
+        // The flag of max is that the first is chosen, or the same.
+        binary(Opcode::kMax, Precision::kFloat, argument_of(0), argument_of(1), omr);
+        return false;
+      case ScalarOp::kIsZero:
+        emit(Opcode::kPassa, Precision::kInt, {argument_of(0)}, {omr});
+        return true;
+      default: {
+        const Opcode opcode = condition.op == ScalarOp::kAnd  ? Opcode::kAnd
+                              : condition.op == ScalarOp::kOr ? Opcode::kOr
+                                                              : Opcode::kXor;
+        binary(opcode, Precision::kInt, argument_of(0), argument_of(1), omr);
+        return false;
+      }
+    }
+  }
+
   Operand lower(const ScalarNode& node) {
     switch (node.op) {
       case ScalarOp::kInput:
@@ -791,9 +840,14 @@ class ScalarLowering {
         return to;
       }
       case ScalarOp::kSelect: {
-        Operand is_zero = next_mask();
-        emit(Opcode::kPassa, Precision::kInt, {argument(0)}, {is_zero});
-        return select(is_zero, argument(2), argument(1), final_target());
+        const auto condition = static_cast<size_t>(node.args[0]);
+        const Operand omr = next_mask();
+        if (!is_fused_[condition]) {
+          emit(Opcode::kPassa, Precision::kInt, {argument(0)}, {omr});
+        } else if (lower_flags(expr_.nodes()[condition], omr)) {
+          return select(omr, argument(1), argument(2), final_target());
+        }
+        return select(omr, argument(2), argument(1), final_target());
       }
       case ScalarOp::kToInt: {
         Operand to = final_target();
@@ -845,7 +899,7 @@ class ScalarLowering {
   std::vector<Operand> values_;
   std::vector<Pair> doubles_;  ///< of nodes that are doubles
   std::vector<int> uses_;
-  std::vector<bool> fused_into_fma_;
+  std::vector<bool> is_fused_;  ///< lowered with the node that uses it
   int node_ = 0;
 };
 

@@ -8,7 +8,7 @@
 
 #include "compiler/kernels/builtin_kernels.h"
 #include "compiler/kernels/columns_problem.h"
-#include "compiler/kernels/zero_rows.h"
+#include "compiler/kernels/fill_rows.h"
 #include "compiler/layers/fusion.h"
 #include "compiler/tensor/fresh_names.h"
 
@@ -461,7 +461,7 @@ class ColumnsSplitter {
   LayerGraph& graph_;
   const isa::Chip& chip_;
   FreshNames layers_, tensors_;
-  ZeroRows zeros_;
+  FillRows zeros_;
 };
 
 }  // namespace

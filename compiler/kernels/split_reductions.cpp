@@ -8,10 +8,10 @@
 #include <utility>
 
 #include "compiler/kernels/builtin_kernels.h"
+#include "compiler/kernels/fill_rows.h"
 #include "compiler/kernels/picture_sums.h"
 #include "compiler/kernels/rows_windows.h"
 #include "compiler/kernels/spread.h"
-#include "compiler/kernels/zero_rows.h"
 #include "compiler/tensor/fresh_names.h"
 #include "isa/arithmetic.h"
 
@@ -108,7 +108,7 @@ void guard_dim(LayerGraph& graph, const std::string& name, ReduceLayer& first, s
 /// Both halves may be split again, and a model may have a node of any name.
 struct Names {
   FreshNames layers, tensors;
-  ZeroRows zeros;
+  FillRows zeros;
 };
 
 /// Cycles of a layer on images of rows, before conversions; nothing where it isn't one.
@@ -155,7 +155,7 @@ std::optional<ImageHalves> best_image_halves(const Layer& layer, const LayerGrap
                                              const isa::Chip& chip) {
   const auto& reduce = std::get<ReduceLayer>(layer.body);
   const auto problem = pool_problem(reduce, layer.outputs.at(0), graph);
-  if (!problem || !reduce.epilogue_inputs.empty() ||
+  if (!problem || reduce.inputs.size() != 1 || !reduce.epilogue_inputs.empty() ||
       problem->window.kernel != std::array{problem->in.rows, problem->in.columns} ||
       problem->window.pad != std::array<int64_t, 2>{} || reduce.reduction_extents.size() != 2) {
     return std::nullopt;

@@ -5,6 +5,7 @@
 
 #include "compiler/layers/doubles.h"
 #include "compiler/lowering/node_lowering.h"
+#include "compiler/lowering/pool.h"
 
 /// Operators whose indices are data, or results: Gather and Scatter in all forms, OneHot, ArgMax, TopK.
 ///
@@ -412,6 +413,8 @@ std::string reduction_of(const NodeLowering& lowering) {
 }
 
 HostReason lower_scatter_elements(NodeLowering& lowering) {
+  if (const onnx::NodeProto* pool = scattered_pool(lowering.view(), lowering.node()))
+    return lower_pool_gradient(lowering, *pool);
   if (!is_movable_type(lowering.input_type(0))) return not_movable(lowering.input_type(0));
   const Shape& shape = lowering.output_shape();
   const Shape& updates = lowering.input_shape(1);

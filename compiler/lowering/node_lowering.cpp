@@ -9,7 +9,10 @@ namespace kodama::compiler {
 
 TensorId NodeLowering::input(int index) {
   isa::check_internal(has_input(index), "lower", "{} has no input {}", where(), index);
-  const std::string& name = node_.input(index);
+  return value(node_.input(index));
+}
+
+TensorId NodeLowering::value(const std::string& name) {
   const auto known = values_.find(name);
   if (known != values_.end()) return known->second;
   std::shared_ptr<const Tensor> constant = view_.shared_constant(name);

@@ -38,6 +38,9 @@ class NodeLowering {
       : view_(view), node_(node), graph_(graph), values_(values), layer_names_(layer_names) {}
 
   const onnx::NodeProto& node() const { return node_; }
+  const GraphView& view() const { return view_; }
+  /// That of another node, which may have been lowered already.
+  NodeLowering at(const onnx::NodeProto& node) const { return {view_, node, graph_, values_, layer_names_}; }
   /// "node 'conv1' (Conv)"
   std::string where() const { return view_.describe(node_); }
   template <typename... Args>
@@ -50,6 +53,8 @@ class NodeLowering {
   bool has_output(int index) const { return GraphView::has_output(node_, index); }
   /// The tensor of an operand; constants get theirs at their first use.
   TensorId input(int index);
+  /// The same of any value that something makes, or that is constant.
+  TensorId value(const std::string& name);
   const Shape& input_shape(int index) const { return view_.shape(node_.input(index)); }
   DataType input_type(int index) const { return view_.type(node_.input(index)); }
   const Shape& output_shape(int index = 0) const { return view_.shape(node_.output(index)); }

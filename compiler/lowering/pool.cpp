@@ -1,3 +1,5 @@
+#include "compiler/lowering/pool.h"
+
 #include <algorithm>
 #include <limits>
 #include <numeric>
@@ -114,6 +116,15 @@ TensorId pool_of_doubles(NodeLowering& lowering, const Pool& pool, FoldOp op) {
 }
 
 HostReason lower_max_pool(NodeLowering& lowering) {
+  // Places in windows stand for Indices that a gradient alone reads: nobody makes these.
+  const onnx::NodeProto& node = lowering.node();
+  const bool is_scattered = lowering.has_output(1) && has_float_arithmetic(lowering.output_type()) &&
+                            is_only_scattered(lowering.view(), node.output(1));
+  if (is_scattered && !is_read(lowering.view(), node.output(0))) {
+    lowering.output(0);
+    lowering.output(1);
+    return kLowered;
+  }
   Pool pool = pool_of(lowering, true);
   if (is_double(lowering.output_type())) {
     if (lowering.has_output(1)) return "the Indices of doubles";
@@ -129,7 +140,12 @@ HostReason lower_max_pool(NodeLowering& lowering) {
   }
   const TensorId maximum = lowering.output();
   lowering.add_layer("", pool.layer, maximum);
-  return lowering.has_output(1) ? lower_indices(lowering, std::move(pool.layer), maximum) : kLowered;
+  if (!lowering.has_output(1)) return kLowered;
+  if (is_scattered) {
+    lowering.output(1);
+    return kLowered;
+  }
+  return lower_indices(lowering, std::move(pool.layer), maximum);
 }
 
 /// Per output position of one axis, how many of the kernel's positions count.
@@ -293,7 +309,7 @@ void register_pool(OperatorTable& table) {
   table.push_back({"MaxUnpool", lower_max_unpool, ElementTypes::kChipFloats,
                    "few elements: every place looks at all indices"});
   table.push_back({"MaxPool", lower_max_pool, ElementTypes::kAllNumbers,
-                   "Indices, if asked for, below 2^24, and not of doubles"});
+                   "Indices, where more than its gradient reads them, below 2^24, and not of doubles"});
   table.push_back({"LpPool", lower_lp_pool, ElementTypes::kChipFloats});
   table.push_back({"AveragePool", lower_average_pool, ElementTypes::kReals});
 }

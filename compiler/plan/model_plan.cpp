@@ -481,12 +481,11 @@ class ModelPlanner::Impl {
       // The same words in either role; a kernel's result has no padding and no fill that can be relied on.
       const StreamPlacement& wanted = placement(to);
       const StreamPlacement& there = placement(from);
-      const bool is_whole = wanted.layout.padding() == layout::Padding::kUndefined &&
-                            wanted.access.map == AffineMap::identity(shape_of(wanted).size()) &&
-                            wanted.extents == shape_of(wanted);
-      if (there.is_output && !is_whole) return false;
-      return graph_.storage(wanted.access.tensor) == root &&
-             placements_.key_as(to, wanted.layout.padding(), there.is_output, true) == essential_key(from);
+      const bool is_free =
+          wanted.layout.padding() == layout::Padding::kUndefined && is_whole(wanted, shape_of(wanted));
+      if ((there.is_output && !is_free) || graph_.storage(wanted.access.tensor) != root) return false;
+      return placements_.key_as(to, wanted.layout.padding(), there.is_output, true) == essential_key(from) ||
+             (is_free && is_whole(there, shape_of(there)) && are_alike(wanted, there));
     }
     if (!may_be_same_image(placement(to), root, placement(from), origins_, graph_)) return false;
     return std::nullopt;

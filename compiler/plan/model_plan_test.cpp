@@ -413,6 +413,39 @@ TEST(NumberedPlacements, ThoseWithOneKeyHaveOneNumber) {
   EXPECT_EQ(placements.key_as(number, made.layout.padding(), made.is_output, false), placements.key(number));
 }
 
+TEST(PlacementKey, ImagesOfOtherShapes) {
+  using layout::Factor;
+  using layout::Level;
+  const std::vector<Factor> channels = {{2, Level::kPe, 1}},
+                            rows = {{2, Level::kL2b, 1}, {6, Level::kAddress, 1}};
+  const auto image = [&](const Shape& shape, const std::vector<std::vector<int>>& axis_dims,
+                         std::vector<Factor> last) {
+    StreamPlacement placement;
+    placement.access.map = AffineMap::identity(shape.size());
+    placement.extents = shape;
+    placement.axis_dims = axis_dims;
+    placement.layout = layout::Layout({channels, std::move(last)}, layout::Memory::kLm1, {});
+    placement.length_lw = 6;
+    EXPECT_TRUE(is_whole(placement, shape));
+    return placement;
+  };
+  const StreamPlacement plain = image({2, 12}, {{0}, {1}}, rows);
+  StreamPlacement apart = image({2, 4, 3}, {{0}, {1, 2}}, rows);
+  EXPECT_TRUE(are_alike(plain, apart));
+  apart.is_output = true;
+  apart.layout.set_padding(layout::Padding::kUndefined);
+  EXPECT_TRUE(are_alike(plain, apart));
+  // Axes in another order, or other places.
+  EXPECT_FALSE(are_alike(plain, image({2, 4, 3}, {{0}, {2, 1}}, rows)));
+  EXPECT_FALSE(
+      are_alike(plain, image({2, 4, 3}, {{0}, {1, 2}}, {{6, Level::kAddress, 1}, {2, Level::kL2b, 1}})));
+  EXPECT_FALSE(are_alike(plain, image({12, 2}, {{1}, {0}}, rows)));
+  // Only parts of tensors are something else.
+  StreamPlacement part = plain;
+  part.extents = {2, 6};
+  EXPECT_FALSE(is_whole(part, {2, 12}));
+}
+
 TEST(SameImage, ProbesRejectNoneThatAre) {
   const LayerGraph graph = graph_of(
       "agraph (float[40,24] a, float[24,12] b, float[24,28] c, float[40,40] d) => (float[40,40] y)"

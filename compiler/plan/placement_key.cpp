@@ -99,6 +99,46 @@ StreamPlacement essential(const StreamPlacement& placement) {
   return result;
 }
 
+bool is_whole(const StreamPlacement& image, const Shape& shape) {
+  return image.extents == shape && image.access.map == AffineMap::identity(shape.size());
+}
+
+namespace {
+
+/// Dims that follow one another in a whole tensor and on an axis of the layout as one.
+StreamPlacement merged(const StreamPlacement& placement) {
+  StreamPlacement result = placement;
+  result.extents.clear();
+  std::vector<int> number;
+  for (size_t dim = 0; dim < placement.extents.size(); ++dim) {
+    const bool follows = std::ranges::any_of(placement.axis_dims, [&](const std::vector<int>& dims) {
+      const auto found = std::ranges::find(dims, static_cast<int>(dim));
+      return found != dims.end() && found != dims.begin() && *(found - 1) == static_cast<int>(dim) - 1;
+    });
+    if (follows) {
+      result.extents.back() *= placement.extents[dim];
+    } else {
+      result.extents.push_back(placement.extents[dim]);
+    }
+    number.push_back(static_cast<int>(result.extents.size()) - 1);
+  }
+  for (std::vector<int>& dims : result.axis_dims) {
+    for (int& dim : dims) dim = number[static_cast<size_t>(dim)];
+    const auto rest = std::ranges::unique(dims);
+    dims.erase(rest.begin(), rest.end());
+  }
+  result.access.map = AffineMap::identity(result.extents.size());
+  result.layout.set_padding(layout::Padding::kUndefined);
+  result.is_output = true;
+  return result;
+}
+
+}  // namespace
+
+bool are_alike(const StreamPlacement& a, const StreamPlacement& b) {
+  return key_of(merged(a)) == key_of(merged(b));
+}
+
 void NumberedPlacements::expect(const std::vector<std::vector<Candidate>>& candidates) {
   std::vector<const StreamPlacement*> placements;
   for (const std::vector<Candidate>& of_layer : candidates) {

@@ -20,6 +20,13 @@ std::string key_of(const StreamPlacement& placement);
 /// factor of a product: what is left is the same for every product with this operand in this place.
 StreamPlacement essential(const StreamPlacement& placement);
 
+/// Whether an image is over all of its tensor, of this shape, as it is.
+bool is_whole(const StreamPlacement& image, const Shape& shape);
+/// Whether whole images of tensors that are the same elements in two shapes are the same words but for what
+/// pads them, as far as axes of the shapes that stand on one axis of a layout tell. Example: rows [56, 2] of
+/// one are the 112 rows of the other.
+bool are_alike(const StreamPlacement& a, const StreamPlacement& b);
+
 /// Placements by number: those of a tensor with one key have one number.
 class NumberedPlacements {
  public:

@@ -81,6 +81,8 @@ struct BufferUseOf {
   static BufferUse windows(const Op& op) {
     BufferUse use{inputs(op.inputs), {}};
     use.reads.push_back(op.windows);
+    if constexpr (requires { op.others; })
+      use.reads.insert(use.reads.end(), op.others.begin(), op.others.end());
     if (op.weights >= 0) use.reads.push_back(op.weights);
     return use;
   }
@@ -164,6 +166,9 @@ struct ReadsOf {
   static std::vector<BufferRead> windows(Op& op) {
     std::vector<BufferRead> reads = whole(op.inputs);
     reads.push_back({&op.windows});
+    if constexpr (requires { op.others; }) {
+      for (int& other : op.others) reads.push_back({&other});
+    }
     if (op.weights >= 0) reads.push_back({&op.weights});
     return reads;
   }

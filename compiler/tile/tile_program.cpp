@@ -344,11 +344,30 @@ class Verifier {
     buffer_range("window product sums", op.sums, {},
                  op.rows * std::ssize(op.starts) * isa::kCyclesPerStep * matrix_form(op.precision).result_lw);
   }
+  /// Windows of `lw` LW, numbers for all positions and phases, and as many values as the expression takes.
+  template <typename Op>
+  void windows(const char* what, const Op& op, int64_t lw) const {
+    buffer_range(what, op.windows, {}, lw);
+    for (const int other : op.others) buffer_range(what, other, {}, lw);
+    const int64_t positions = op.kernel[0] * op.kernel[1];
+    require(
+        op.numbers.phases[0] > 0 && op.numbers.phases[1] > 0 &&
+            (op.numbers.words.empty() ? op.numbers.phase_count() == 1
+                                      : std::ssize(op.numbers.words) == op.numbers.phase_count() * positions),
+        "{}: {} numbers for {} phases of {} positions", what, op.numbers.words.size(),
+        fmt::join(op.numbers.phases, " x "), positions);
+    const int64_t values = 1 + std::ssize(op.others) + (op.weights >= 0 ? 1 : 0) +
+                           (op.numbers.words.empty() ? 0 : 1) + std::ssize(op.inputs);
+    require(op.expr.input_count() <= values, "{}: an expression of {} values, there are {}", what,
+            op.expr.input_count(), values);
+  }
   void node(const ReduceWindows& op) const {
     const int64_t columns = op.order.groups * isa::kCyclesPerStep;
     require(op.order.chunks > 0 && op.order.groups > 0, "reduce windows: {} chunks of {} groups",
             op.order.chunks, op.order.groups);
-    buffer_range("reduce windows", op.windows, {}, op.order.chunks * op.window_rows * op.pitch);
+    windows("reduce windows", op, op.order.chunks * op.window_rows * op.pitch);
+    require(!op.whole_rows || (op.others.empty() && op.numbers.words.empty()),
+            "reduce windows: numbers or several windows of whole rows");
     const int64_t last_column =
         op.whole_rows ? op.kernel[1] - 1 : (columns - 1) * op.stride[1] + (op.kernel[1] - 1) * op.dilation[1];
     require(op.first_row >= 0 && op.first_row + op.rows <= op.buffer_rows,
@@ -541,8 +560,12 @@ class Verifier {
             "load lines: {} parts of {} chunks, {} rows of {} of {} + {} + {} columns", op.parts,
             op.order.chunks, op.rows, op.left, op.before, groups, op.right);
     // l2bmd writes to even places.
-    require(op.lines.places == 2 || (op.before % 2 == 0 && (op.right == 0 || (op.before + groups) % 2 == 0)),
+    require(op.lines.places == 2 || (op.before % 2 == 0 && (op.right == 0 || (op.before + groups) % 2 == 0) &&
+                                     (op.spacing == 1 || op.spacing % 2 == 0)),
             "load lines: {} + {} columns of single places", op.before, groups);
+    require(op.spacing == 1 || (op.spacing > 1 && op.before == 0 && op.right == 0 &&
+                                (groups - 1) * op.spacing < op.lines.columns),
+            "load lines: {} columns by {} of {}", groups, op.spacing, op.lines.columns);
     const int64_t count = op.parts * (op.order.chunks / width);
     require(op.first_line + count <= op.lines.lines() && (width == 1 || width == op.order.width()),
             "load lines: lines {} to {} of {}", op.first_line, op.first_line + count, op.lines.lines());
@@ -578,10 +601,11 @@ class Verifier {
             (op.first_row + op.rows - 1) * op.stride[0] + (op.kernel[0] - 1) * op.dilation < op.window_rows,
         "reduce lines: rows {} to {} of {}, of {} rows", op.first_row, op.first_row + op.rows, op.buffer_rows,
         op.window_rows);
-    require(op.l2bm >= 0 &&
-                op.l2bm + op.rows * op.order.lw() + isa::kCyclesPerStep * kUnitLw <= chip_.memory.l2bm_lw,
+    require(op.l2bm >= 0 && op.l2bm + op.rows * op.numbers.phase_count() * op.order.lw() +
+                                    isa::kCyclesPerStep * kUnitLw <=
+                                chip_.memory.l2bm_lw,
             "reduce lines: {} rows from {} of L2BM", op.rows, op.l2bm);
-    buffer_range("reduce lines", op.windows, {}, op.window_rows * op.kernel[1] * op.lines.row_lw());
+    windows("reduce lines", op, op.window_rows * op.kernel[1] * op.lines.row_lw());
     if (op.weights >= 0)
       buffer_range("reduce lines", op.weights, {}, op.lines.values_lw(op.kernel[0] * op.kernel[1]));
     for (const RowsInput& input : op.inputs)
@@ -790,15 +814,24 @@ class Printer {
         fmt::join(op.dilation, " x "), fmt::join(op.stride, " x "), op.rows, op.first_row,
         fmt::join(op.starts, " "), op.step);
   }
+  /// What is read with windows.
+  template <typename Op>
+  std::string beside_windows(const Op& op) const {
+    std::string list;
+    for (const int other : op.others) list += " and " + buffer(other, {});
+    if (op.weights >= 0) list += " and " + buffer(op.weights, {});
+    if (op.numbers.words.empty()) return list;
+    return fmt::format("{} and numbers [{}] for {} phases", list, fmt::join(op.numbers.words, " "),
+                       fmt::join(op.numbers.phases, " x "));
+  }
   void node(const ReduceWindows& op) {
     std::string list;
     for (const RowsInput& input : op.inputs) list += ", " + rows_input(input);
     line(
         "reduce windows: {} chunks = {} of {} of {} of {}{}{} ({}kernel {}, dilation {}, stride {}, {} rows)",
         op.order.chunks, op.epilogue.to_string(), reduce_op_name(op.op), op.expr.to_string(),
-        buffer(op.windows, {}), op.weights < 0 ? std::string() : " and " + buffer(op.weights, {}), list,
-        op.whole_rows ? "whole rows, " : "", fmt::join(op.kernel, " x "), fmt::join(op.dilation, " x "),
-        fmt::join(op.stride, " x "), op.rows);
+        buffer(op.windows, {}), beside_windows(op), list, op.whole_rows ? "whole rows, " : "",
+        fmt::join(op.kernel, " x "), fmt::join(op.dilation, " x "), fmt::join(op.stride, " x "), op.rows);
   }
   void node(const NormalizeRows& op) {
     std::string list;
@@ -874,9 +907,10 @@ class Printer {
     line(
         "load lines {} from row {} <- {}: {} rows of {} x {} chunks x {} of {} + {} + {} columns from line "
         "{} on, "
-        "{} in the last; {} columns {} apart",
+        "{} in the last{}; {} columns {} apart",
         buffer(op.buffer, {}), op.first_row, stream(op.stream, {}), op.rows, op.parts, op.order.chunks,
-        op.left, op.before, op.order.groups, op.right, op.first_line, op.last, op.kernel, op.dilation);
+        op.left, op.before, op.order.groups, op.right, op.first_line, op.last,
+        op.spacing == 1 ? "" : fmt::format(", by {}", op.spacing), op.kernel, op.dilation);
     transfers(op.transfers);
   }
   void node(const ReduceLines& op) {
@@ -886,8 +920,8 @@ class Printer {
         "reduce lines: {} chunks to L2BM {} = {} of {} of {} of {}{}{} (kernel {}, stride {}, {} rows from "
         "{} on)",
         op.order.chunks, op.l2bm, op.epilogue.to_string(), reduce_op_name(op.op), op.expr.to_string(),
-        buffer(op.windows, {}), op.weights < 0 ? std::string() : " and " + buffer(op.weights, {}), list,
-        fmt::join(op.kernel, " x "), fmt::join(op.stride, " x "), op.rows, op.first_row);
+        buffer(op.windows, {}), beside_windows(op), list, fmt::join(op.kernel, " x "),
+        fmt::join(op.stride, " x "), op.rows, op.first_row);
   }
   void node(const SumRows& op) {
     line("sum rows over L1Bs: {} rows of {} LW to L2BM {}, {} LW each", op.rows, op.l1b_row_lw, op.l2bm,

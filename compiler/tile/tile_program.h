@@ -396,13 +396,25 @@ struct KeptRows {
   int64_t at = 0;   ///< LW of the buffer
   bool operator==(const KeptRows&) const = default;
 };
-/// staged row[chunk][column] = epilogue(op over the window there of expr(windows[chunk][row][pitch],
-/// weights[chunk][position]), inputs): in L1BM, as FinishRows. With `whole_rows` the window has all columns
-/// of the pitch, a multiple of 4, and all columns of the results are the same.
+/// A word for every position of a window, and for each of the *phases* of a result: with these, row r and
+/// column c stand for rows and columns phases * (r, c) and behind, which differ in their numbers alone.
+struct PositionNumbers {
+  ScalarKind kind = ScalarKind::kFloat;
+  std::vector<uint32_t> words = {};  ///< [phases][positions], by rows; none: expressions have no number
+  std::array<int64_t, 2> phases{1, 1};
+  int64_t phase_count() const { return phases[0] * phases[1]; }
+  bool operator==(const PositionNumbers&) const = default;
+};
+/// staged row[chunk][column] = epilogue(op over the window there of expr(windows[chunk][row][pitch], that of
+/// every one of `others`, weights[chunk][position], number[position], inputs), inputs): in L1BM, as
+/// FinishRows. With `whole_rows` the window has all columns of the pitch, a multiple of 4, and all columns of
+/// the results are the same.
 struct ReduceWindows {
   ReduceLayer::Op op = ReduceLayer::Op::kMax;
   int windows = -1;  ///< buffer of a LoadRows without `normalize`
+  std::vector<int> others = {};
   int weights = -1;  ///< buffer; -1: none
+  PositionNumbers numbers = {};
   int64_t window_rows = 0, pitch = 0;
   std::array<int64_t, 2> kernel{1, 1}, dilation{1, 1}, stride{1, 1};
   bool whole_rows = false;
@@ -589,10 +601,10 @@ struct LaneLines {
   bool operator==(const LaneLines&) const = default;
 };
 /// buffer[row][kernel column][row_lw] = of rows of an image, the columns of a pair's lane from `left` before
-/// it on, and for each of `kernel` columns those `dilation` further on. `before` are fetched (at least
-/// `left`: L1BM is written from even places on), and `right` behind the lane. What is outside the tensor,
-/// whose last lane has `last` columns, isn't written, as far as results there read it: up to column
-/// `last_result`.
+/// it on, `spacing` columns of lines apart, and for each of `kernel` columns those `dilation` further on.
+/// `before` are fetched (at least `left`: L1BM is written from even places on), and `right` behind the lane.
+/// What is outside the tensor, whose last lane has `last` columns, isn't written, as far as results there
+/// read it: up to column `last_result`.
 struct LoadLines {
   int stream = -1;
   std::vector<RowsTransfer> transfers;
@@ -601,6 +613,7 @@ struct LoadLines {
   RowOrder order = {};  ///< of a part
   int64_t rows = 1;
   int64_t left = 0, before = 0, right = 0, last = 1, last_result = 0;
+  int64_t spacing = 1;  ///< other than 1 of a lane's own columns alone
   int64_t kernel = 1, dilation = 1;
   LaneLines lines = {};
   int64_t first_line = 0;  ///< of the first part
@@ -610,12 +623,14 @@ struct LoadLines {
   int64_t width() const { return lines.chunks[static_cast<size_t>(first_line)]; }
   bool operator==(const LoadLines&) const = default;
 };
-/// Rows of results to L2BM, by way of L1BM: epilogue(op over the window there of expr(windows, weights),
-/// inputs), where results are `stride[1]` columns of lines apart. Inputs of rows are those of a LoadLines
-/// [row][row_lw], others values of channels.
+/// Rows of results to L2BM, by way of L1BM: epilogue(op over the window there of expr(windows, those of
+/// others, weights, number, inputs), inputs), where results are `stride[1]` columns of lines apart. Inputs of
+/// rows are those of a LoadLines [row][row_lw], others values of channels.
 struct ReduceLines {
   ReduceLayer::Op op = ReduceLayer::Op::kMax;
   int windows = -1;  ///< buffer of LoadLines
+  std::vector<int> others = {};
+  PositionNumbers numbers = {};
   int weights = -1;  ///< values for every position of the kernel; -1: none
   int64_t window_rows = 0;
   std::array<int64_t, 2> kernel{1, 1}, stride{1, 1};
@@ -625,9 +640,10 @@ struct ReduceLines {
   int64_t first_row = 0, buffer_rows = 1;  ///< where the rows are among those of the windows and of inputs
   ScalarExpr expr, epilogue;
   std::vector<RowsInput> inputs;
-  RowOrder order = {};  ///< of the image
-  int64_t slot = 0;     ///< rows of L1BM's results before these
-  int64_t l2bm = 0;     ///< of the first row
+  RowOrder order = {};  ///< of the image, without phases
+  RowOrder made() const { return {order.groups * numbers.phases[1], order.chunks}; }
+  int64_t slot = 0;  ///< rows of L1BM's results before these, with their phases
+  int64_t l2bm = 0;  ///< of the first row
   bool operator==(const ReduceLines&) const = default;
 };
 

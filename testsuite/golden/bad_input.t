@@ -93,7 +93,7 @@ Options:
   kodama: error: no chip is named 'huge'; allowed: mncore1, mncore2, tiny, or the path of a chip file (*.yaml)
   [2]
   $ kodama run models/linear.onnx --dump-after nothing
-  kodama: error: --dump-after nothing: there is no such pass; allowed are all, canonicalize, fold-constants, expand-functions, fold-batch-normalization, eliminate-dead, lower, channels-first, fold-rearranges, fuse-maps, fuse-epilogues, fuse-sums, split-columns, zero-rows, fuse-transposed-epilogues, split-products, pad-channels, fuse-normalizations, split-axes, split-gathers, split-reductions, plan, tile, machine, loop-expansion, allocation-problem, schedule-problem, copies, bank-coloring, furthest-use, linear-scan, list, modulo, keep
+  kodama: error: --dump-after nothing: there is no such pass; allowed are all, canonicalize, fold-constants, expand-functions, fold-batch-normalization, eliminate-dead, lower, channels-first, fold-rearranges, fuse-maps, fuse-epilogues, fuse-sums, split-columns, fill-rows, fuse-transposed-epilogues, split-products, pad-channels, fuse-normalizations, split-axes, split-gathers, split-reductions, plan, tile, machine, loop-expansion, allocation-problem, schedule-problem, copies, bank-coloring, furthest-use, linear-scan, list, modulo, keep
   [2]
 
 A failed compilation leaves nothing behind:

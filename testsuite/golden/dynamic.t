@@ -59,10 +59,10 @@ A shape that depends on data:
   ---------------------------------------------------------------------------------------------------------------------------------
   main 1       Relu                       chip      1         1          0     0          208         2416            0      2048 B
   main 'find'  NonZero                    host      1         0          0     0            0            0           14         0 B
-  main 2       Transpose, GatherND, Sqrt  chip      1         1          0     0         2376         2450            0      4096 B
+  main 2       Transpose, GatherND, Sqrt  chip      1         1          0     0         2368         2450            0      4096 B
   ---------------------------------------------------------------------------------------------------------------------------------
-  total                                             3         2          0     0         2584         4866           14      6144 B
-  all regions: 7464 cycles, and 1614 once, for 24.6 kB of constants
+  total                                             3         2          0     0         2576         4866           14      6144 B
+  all regions: 7456 cycles, and 1614 once, for 24.6 kB of constants
   programs: 2 compiled and 0 read from disk in some time, 0 runs of such that were in memory; 2 are kept, 0 were dropped
   on the host:
     its shape depends on data: main 'find' (NonZero)
@@ -137,7 +137,7 @@ Statistics, traces and comparisons of layers have every region that ran:
   layers of main 1: 2 compared with the CPU reference, the worst is 'r': max abs 0.00e+00, over largest magnitude 0.00e+00
   layers of main 2: 4 compared with the CPU reference, the worst is 'found': max abs 0.00e+00, over largest magnitude 0.00e+00
     main 1                                15          2624  34.7 %   0.0 %  148 waiting for transfers, 883 data from the host, 783 data to the host, 750 launches by the host
-    main 2                               460          4938  65.3 %   2.1 %  648 waiting for transfers, 851 data from the host, 849 data to the host, 750 launches by the host
+    main 2                               458          4930  65.3 %   2.1 %  648 waiting for transfers, 851 data from the host, 849 data to the host, 750 launches by the host
   $ run models/loop.onnx --input x=models/x.npy --input m=models/three.npy --check-layers --stats | grep -e '^layers' -e '^  body of .steps. 1  *[0-9]'
   layers of body of 'steps' 1: 4 compared with the CPU reference, the worst is 'next': max abs 2.39e-05, over largest magnitude 2.39e-05
     body of 'steps' 1                    345          8784  100.0 %   4.6 %  300 waiting for transfers, 2505 data from the host, 2349 data to the host, 2250 launches by the host

@@ -74,12 +74,12 @@ A training step within a limit; the problem can be had:
   $ kodama train-step $M --loss mse -o step.onnx --memory 80% --recompute-problem problem.json | head -3
   wrote problem.json
   memory limit 35.13 KiB (a chain of 6 stages)
-  activations alive at a time: 30.62 KiB, before 43.92 KiB; all results: 365.36 KiB, before 365.36 KiB
-  layers: 121, before 120; estimated cycles: 3682, before 3628: 1.015 times
+  activations alive at a time: 30.62 KiB, before 43.92 KiB; all results: 359.23 KiB, before 359.23 KiB
+  layers: 80, before 79; estimated cycles: 3302, before 3190: 1.035 times
   $ kodama recompute problem.json --recomputer order | head -1 | sed 's/(.*//'
-  CNTKGraph: 120 operations, gave up 
+  CNTKGraph: 79 operations, gave up 
   $ kodama train-step $M --loss mse -o step.onnx --memory 1
-  kodama: not supported: --memory: activations of the step take 43.92 KiB at a time; 1 B are allowed, and the least that was found by --recompute optimal is 42.88 KiB (an operation alone, or what is kept, takes 31360 bytes); use a smaller batch, or another --recompute
+  kodama: not supported: --memory: activations of the step take 43.92 KiB at a time; 1 B are allowed, and the least that was found by --recompute optimal is 43.91 KiB (an operation alone, or what is kept, takes 31360 bytes); use a smaller batch, or another --recompute
   [3]
   $ kodama train-step $M --loss mse -o step.onnx --memory 120%
   kodama: error: --memory: found '120%', allowed: bytes, with K, M or G behind, or a part as 1% to 100%

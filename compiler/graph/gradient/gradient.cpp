@@ -10,6 +10,7 @@
 #include "compiler/graph/expand_functions.h"
 #include "compiler/graph/fold_constants.h"
 #include "compiler/graph/gradient/gradient_rules.h"
+#include "compiler/graph/gradient/pool_first.h"
 #include "compiler/graph/graph_view.h"
 #include "compiler/graph/inner_graphs.h"
 #include "compiler/graph/onnx_model.h"
@@ -225,6 +226,10 @@ class Differentiation {
  private:
   void prepare() {
     fold_around(model_, {wrt_.begin(), wrt_.end()});
+    std::set<std::string> named(wrt_.begin(), wrt_.end());
+    named.insert(request_.stop.begin(), request_.stop.end());
+    for (const Target& target : targets_) named.insert(target.value);
+    pool_first(model_, named);
     // Parts may have parts of their own.
     while (write_in_parts()) {
     }

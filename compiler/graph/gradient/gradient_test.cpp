@@ -222,6 +222,49 @@ TEST(Gradient, ValuesInBetweenMayBeNamed) {
   }
 }
 
+/// Operators of the forward part, and whether the gradient is that of the graph as it was.
+std::string forward_of(const std::string& graph, const GradientRequest& request) {
+  auto model = imported(graph);
+  const int nodes = model.graph().node_size();
+  const TensorMap inputs = random_inputs(model);
+  const TensorMap before = run_graph(model, inputs);
+  make_gradient_model(model, request, "test");
+  const TensorMap results = run_graph(model, inputs);
+  for (const auto& [name, value] : before) {
+    if (results.contains(name)) {
+      EXPECT_TRUE(std::ranges::equal(results.at(name).bytes(), value.bytes())) << name;
+    }
+  }
+  // What comes to an element: as often as it is its window's maximum, and positive.
+  const auto x = inputs.at("x").data<float>();
+  for (size_t i = 0; i < x.size(); ++i) {
+    const size_t window = i / 2 * 2;
+    const float other = x[window + (i == window ? 1 : 0)];
+    EXPECT_EQ(results.at("x.grad").data<float>()[i], x[i] > 0 && x[i] >= other ? 3.0F : 0.0F);
+  }
+  std::string ops;
+  // The constant has become an initializer.
+  for (int k = 0; k + 1 < nodes; ++k) ops += (ops.empty() ? "" : " ") + model.graph().node(k).op_type();
+  return ops;
+}
+
+TEST(Gradient, PoolsBeforeRelu) {
+  const std::string pool = "MaxPool <kernel_shape = [2], strides = [2]>";
+  const std::string head = "g (float[1,1,8] x) => (float[1,1,4] z";
+  const std::string tail = "three = Constant <value_float = 3.0> () z = Mul (y, three) }";
+  EXPECT_EQ(forward_of(head + ") { a = Relu (x) y = " + pool + " (a) " + tail, {"z", {"x"}, {}}),
+            "MaxPool Relu Mul");
+  // Not where others want what the Relu makes, or Indices of it.
+  EXPECT_EQ(forward_of(head + ", float[1,1,8] b) { a = Relu (x) b = Neg (a) y = " + pool + " (a) " + tail,
+                       {"z", {"x"}, {}}),
+            "Relu Neg MaxPool Mul");
+  EXPECT_EQ(
+      forward_of(head + ", int64[1,1,4] i) { a = Relu (x) y, i = " + pool + " (a) " + tail, {"z", {"x"}, {}}),
+      "Relu MaxPool Mul");
+  EXPECT_EQ(forward_of(head + ") { a = Relu (x) y = " + pool + " (a) " + tail, {"z", {"x", "a"}, {}}),
+            "Relu MaxPool Mul");
+}
+
 std::string refusal(const std::string& graph, const GradientRequest& request) {
   auto model = imported(graph);
   return error_of<isa::UnsupportedError>([&] { add_gradients(model, request, "m.onnx"); });

@@ -1,4 +1,3 @@
-#include <limits>
 #include <numeric>
 
 #include "compiler/graph/gradient/windows.h"
@@ -12,52 +11,23 @@ Windows pool_windows(const NodeGradient& n) {
   return windows_of(n, n.x().shape, *n.ints("kernel_shape"), n.y().shape);
 }
 
-/// Windows that don't overlap, as axes of their own: x [N, C, windows, kernel, ...]. The first place that has
-/// the maximum gets the gradient.
-void max_of_tiles(NodeGradient& n, const Windows& w) {
-  const Term x = n.x();
-  Shape apart(x.shape.begin(), x.shape.begin() + 2);
-  Shape windows = apart;
-  Shape places(2, 1);
-  Ints axes;
-  int64_t count = 1;
-  for (size_t axis = 0; axis < w.rank(); ++axis) {
-    axes.push_back(static_cast<int64_t>(apart.size()) + 1);
-    for (const int64_t extent : {w.output[axis], w.kernel[axis]}) apart.push_back(extent);
-    for (const int64_t extent : {w.output[axis], int64_t{1}}) windows.push_back(extent);
-    for (const int64_t extent : {int64_t{1}, w.kernel[axis]}) places.push_back(extent);
-    count *= w.kernel[axis];
-  }
-  const Term numbers = reshape(counting(n.graph(), count, x.type), places);
-  const Term is_hit = equal(reshape(x, apart), reshape(n.y(), windows));
-  const Term first = reduce("ReduceMin", select(is_hit, numbers, static_cast<double>(count)), axes);
-  n.give(0, reshape(select(equal(numbers, first), reshape(n.dy(), windows), 0.0), x.shape));
-}
-
-bool are_tiles(const Windows& w) {
-  for (size_t axis = 0; axis < w.rank(); ++axis) {
-    const bool is_tile = w.strides[axis] == w.kernel[axis] && w.dilations[axis] == 1 && w.before[axis] == 0 &&
-                         w.behind[axis] == 0;
-    if (!is_tile) return false;
-  }
-  return true;
-}
-
-/// The first place of each window that has its maximum gets the gradient.
+/// The first element of each window that has the maximum gets the gradient: where the Indices say. A node of
+/// their own makes them: on the chip, nobody does (compiler/lowering/pool.h).
 void max_pool(NodeGradient& n) {
-  const Windows w = pool_windows(n);
-  if (are_tiles(w)) return max_of_tiles(n, w);
+  const Term x = n.x();
   const Term y = n.y();
-  const Term x = padded(n.x(), w, -std::numeric_limits<double>::infinity());
-  Term is_open;  // windows whose maximum hasn't been met yet
-  std::vector<Term> parts;
-  for (const Ints& place : window_places(w)) {
-    Term is_hit = equal(window_elements(x, w, place), y);
-    const Term first = is_open ? both(is_open, is_hit) : is_hit;
-    is_open = is_open ? both(is_open, negated(is_hit)) : negated(is_hit);
-    parts.push_back(select(first, n.dy(), 0.0));
+  Attributes attributes;
+  for (const onnx::AttributeProto& attribute : n.node().attribute()) {
+    // Numbers that count by columns are no places in memory.
+    if (attribute.name() != "storage_order") attributes.push_back(attribute);
   }
-  n.give(0, place_back(parts, w));
+  const Term indices = n.graph().add("MaxPool", {x}, {{x.type, y.shape}, {kInt64, y.shape}}, attributes)[1];
+  const Term sums = n.graph().add(
+      "ScatterElements",
+      {n.graph().filled(0, x.type, {x.size()}), reshape(indices, {y.size()}), reshape(n.dy(), {y.size()})},
+      x.type, {x.size()},
+      {onnx::MakeAttribute("axis", int64_t{0}), onnx::MakeAttribute("reduction", std::string("add"))});
+  n.give(0, reshape(sums, x.shape));
 }
 
 /// How many elements each window counts, [1, 1, output...].

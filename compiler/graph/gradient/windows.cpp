@@ -107,20 +107,6 @@ Term place_along(const std::vector<Term>& parts, const Windows& windows, size_t 
 
 }  // namespace
 
-Term place_back(const std::vector<Term>& gradients, const Windows& windows) {
-  std::vector<Term> parts = gradients;
-  for (size_t axis = windows.rank(); axis-- > 0;) {
-    const auto kernel = static_cast<size_t>(windows.kernel[axis]);
-    std::vector<Term> placed;
-    for (size_t first = 0; first < parts.size(); first += kernel) {
-      const auto begin = parts.begin() + static_cast<std::ptrdiff_t>(first);
-      placed.push_back(place_along({begin, begin + static_cast<std::ptrdiff_t>(kernel)}, windows, axis));
-    }
-    parts = std::move(placed);
-  }
-  return parts.at(0);
-}
-
 Term place_back_everywhere(const Term& gradient, const Windows& windows) {
   Term result = gradient;
   for (size_t axis = windows.rank(); axis-- > 0;)

@@ -29,11 +29,8 @@ Ints pads_of(const Windows& windows);
 Term padded(const Term& x, const Windows& windows, double value);
 /// Of a padded x, the element at place `k` of every window's axis: [N, C, output...]. One per place.
 Term window_elements(const Term& padded_x, const Windows& windows, const Ints& place);
-/// The adjoint of padding and reading all elements of every window: what each place of a window gets (in the
-/// order of window_places) is added up where that element was.
-Term place_back(const std::vector<Term>& gradients, const Windows& windows);
-/// The same for all places at once, where every element of a window gets the same gradient; an axis after
-/// the other.
+/// The adjoint of padding and reading all elements of every window, where every element of a window gets the
+/// same gradient: it is added up where the elements were, one axis after the other.
 Term place_back_everywhere(const Term& gradient, const Windows& windows);
 /// Every place of a window, row-major.
 std::vector<Ints> window_places(const Windows& windows);
