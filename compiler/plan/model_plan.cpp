@@ -46,8 +46,8 @@ constexpr int kPriceSteps = 2;
 constexpr int64_t kLargeWords = int64_t{1} << 22;
 constexpr int64_t kManyWords = int64_t{1} << 20;
 constexpr int64_t kSomeWords = int64_t{1} << 17;
-/// Of all different images together it looks at so many, of the smaller ones first: less is large where there
-/// are many.
+/// Of all different images together it looks at so many, of the smaller ones first, beside those of states:
+/// less is large where there are many.
 constexpr int64_t kMostWords = int64_t{3} << 27;
 /// Elements whose places in images are kept, for the next conversion from there.
 constexpr size_t kMostPlaces = size_t{1} << 25;
@@ -391,20 +391,26 @@ class ModelPlanner::Impl {
   }
 
   bool is_large(int id) const {
-    const StreamPlacement& image = placement(id);
-    return size_of(image) > large_words_;
+    const int64_t size = size_of(placement(id));
+    return size > kLargeWords || (size > large_words_ && !is_of_state(id));
   }
   int64_t size_of(const StreamPlacement& image) const {
     return std::max(words(image), element_count(shape_of(image)));
   }
-  /// Chooses what is large, by all images that there may be.
+  bool is_of_state(int id) const {
+    const TensorId storage = graph_.storage(placement(id).access.tensor);
+    return is_state(storage) || stays_as_state(storage);
+  }
+  /// Chooses what is large, by all images that there may be. Those of states are looked at besides: they may
+  /// stay in any of them, and a wrong one costs as much in every run.
   void set_large_words() {
     std::map<int, int64_t> of_width;  // words of images, by the width of their number
     std::set<std::string_view> seen;
     for (const auto& [image, id] : placements_.numbers()) {
       if (!seen.insert(image.second).second) continue;
       const int64_t size = size_of(placement(id));
-      if (size <= kLargeWords) of_width[std::bit_width(static_cast<uint64_t>(size))] += size;
+      if (size > kLargeWords || is_of_state(id)) continue;
+      of_width[std::bit_width(static_cast<uint64_t>(size))] += size;
     }
     large_words_ = kLargeWords;
     int64_t sum = 0;
@@ -765,15 +771,12 @@ class ModelPlanner::Impl {
     return static_cast<int64_t>(kRoom * 2 * static_cast<double>(chip_.memory.lm_words / isa::kWordsPerLong));
   }
 
-  /// Whether an input stays on the chip from run to run.
-  bool is_state(TensorId root) const {
+  /// Whether an input stays on the chip from run to run, or a result as what the next run reads.
+  bool is_state(TensorId root) const { return has_state(&StateTensor::input, root); }
+  bool stays_as_state(TensorId storage) const { return has_state(&StateTensor::output, storage); }
+  bool has_state(TensorId StateTensor::*end, TensorId storage) const {
     return std::ranges::any_of(states_,
-                               [&](const StateTensor& state) { return graph_.storage(state.input) == root; });
-  }
-  /// Whether a result stays on the chip as what the next run reads.
-  bool stays_as_state(TensorId storage) const {
-    return std::ranges::any_of(
-        states_, [&](const StateTensor& state) { return graph_.storage(state.output) == storage; });
+                               [&](const StateTensor& s) { return graph_.storage(s.*end) == storage; });
   }
   layout::PlanProblem::Candidate sending(TensorId root, int id) const {
     if (is_state(root)) return {0, {id}, "kept"};
