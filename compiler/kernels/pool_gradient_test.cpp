@@ -110,5 +110,17 @@ TEST(PoolGradient, WhereAPlacesResultsAreElsewhere) {
   check({{1, 8, 12, 16}}, chip_with(8), 0);
 }
 
+TEST(PoolGradient, MorePlacesThanAProgramHasRoomFor) {
+  for (const int64_t kernel : {32, 33}) {
+    const LayerGraph graph = PoolCase{{1, 32, kernel, kernel + 3}, kernel, 1, 0}.graph();
+    for (const Layer& layer : graph.layers) {
+      const auto* reduce = std::get_if<ReduceLayer>(&layer.body);
+      if (reduce == nullptr || reduce->op != ReduceLayer::Op::kIntMax) continue;
+      const bool is_empty = find_kernel("reduce-rows").run(layer, graph, testing::small_chip(), {}).empty();
+      EXPECT_EQ(is_empty, kernel > 32) << layer.name;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace kodama::compiler

@@ -18,6 +18,9 @@ namespace {
 
 constexpr const char* kPoolKernel = "reduce-rows";
 
+/// Numbers of positions and phases: a program has operations for each.
+constexpr int64_t kMostNumbers = 1024;
+
 /// Whether the operand may have so few columns that its image has more: their values are anything.
 bool has_all_columns(const Picture& in) {
   return in.shape.back() >= isa::kCyclesPerStep;
@@ -125,6 +128,7 @@ std::optional<WindowsProblem::Numbers> numbers_of(std::string name, const Tensor
     numbers.words.push_back(word_of(is_inside ? element_as_double(value, place) : access.fill, tensor.type));
   };
   along(0, along);
+  if (std::ssize(numbers.words) > kMostNumbers) return std::nullopt;
   return numbers;
 }
 
@@ -228,7 +232,7 @@ std::optional<WindowsProblem> pool_problem(const ReduceLayer& reduce, TensorId o
   problem.expr = reduce.expr.renumbered(numbers);
   const bool is_plain = reduce.inputs.size() == 1 && outer != 6;
   // Other terms of several operands are sums over pictures mostly, which have kernels of their own.
-  if (!is_plain && !problem.numbers) return std::nullopt;
+  if (!problem.numbers && (!is_plain || reduced_kind(reduce) != ScalarKind::kFloat)) return std::nullopt;
   if (outer == 6 && (!rest.empty() || !inputs.empty())) return std::nullopt;
 
   const bool has_integers =
