@@ -124,8 +124,7 @@ StreamPlacement merged(const StreamPlacement& placement) {
   }
   for (std::vector<int>& dims : result.axis_dims) {
     for (int& dim : dims) dim = number[static_cast<size_t>(dim)];
-    const auto rest = std::ranges::unique(dims);
-    dims.erase(rest.begin(), rest.end());
+    dims.erase(std::unique(dims.begin(), dims.end()), dims.end());
   }
   result.access.map = AffineMap::identity(result.extents.size());
   result.layout.set_padding(layout::Padding::kUndefined);
