@@ -13,21 +13,41 @@ bool has_column_lanes(const isa::Chip& chip) {
   return chip.mab_per_l1b == kBlocksPerChunk * kBlocksPerChunk && chip.l1b_per_l2b == 2 * isa::kCyclesPerStep;
 }
 
-RowRegions::RowRegions(int64_t row_lw, const isa::Chip& chip)
-    : lw_(isa::round_up(row_lw, int64_t{isa::kMvUnitLw})),
-      count_((chip.memory.l2bm_lw - kAheadLw - isa::kCyclesPerStep * kUnitLw) / lw_) {
+int64_t RowRegions::beside_lw(const RowOrder& order, bool lanes) {
+  const int64_t missing = isa::kCyclesPerStep - order.groups * order.width();
+  return (lanes ? 2 * kColumnLw : 0) + std::max<int64_t>(0, missing) * kUnitLw;
+}
+
+int64_t RowRegions::room(const isa::Chip& chip) {
+  return chip.memory.l2bm_lw - kAheadLw - isa::kCyclesPerStep * kUnitLw;
+}
+
+RowRegions::RowRegions(int64_t row_lw, int64_t first, int64_t room)
+    : first_(first), lw_(isa::round_up(row_lw, int64_t{isa::kMvUnitLw})), count_(room / lw_) {
   if (count_ > kColumnSlots) count_ -= count_ % kColumnSlots;
 }
 
-void bring_slot_rows(LoadColumns& load, RowRegions& regions, const RowsImage& image, int64_t channels,
-                     const SlotRow& wanted, const RowsTransfer& zeros, const isa::Chip& chip) {
-  for (int64_t odd = 0; odd < 2; ++odd) {
-    const int64_t l2bm = load.l2bm.at(static_cast<size_t>(odd)) = regions.next();
-    const int64_t slot = 2 * load.mab + odd;
-    const std::vector<RowsTransfer> list = row_transfers(
-        image, channels, l2bm, [&](int l2b) { return wanted(l2b, slot); }, zeros, chip);
-    load.transfers.insert(load.transfers.end(), list.begin(), list.end());
+RowRegions::Place RowRegions::find(const Key& key) {
+  const auto known = std::ranges::find(keys_, key);
+  if (known != keys_.end()) return {at(known - keys_.begin()), false};
+  const auto region = static_cast<size_t>(next_ % count_);
+  if (region < keys_.size()) {
+    keys_[region] = key;
+  } else {
+    keys_.push_back(key);
   }
+  return next();
+}
+
+void bring_slot_row(LoadColumns& load, int64_t odd, const RowRegions::Place& place, const RowsImage& image,
+                    int64_t channels, const SlotRow& wanted, const RowsTransfer& zeros,
+                    const isa::Chip& chip) {
+  load.l2bm.at(static_cast<size_t>(odd)) = place.l2bm;
+  if (!place.is_new) return;
+  const int64_t slot = 2 * load.mab + odd;
+  const std::vector<RowsTransfer> list = row_transfers(
+      image, channels, place.l2bm, [&](int l2b) { return wanted(l2b, slot); }, zeros, chip);
+  load.transfers.insert(load.transfers.end(), list.begin(), list.end());
 }
 
 void SlotProgram::begin(const std::string& name, const std::vector<StreamPlacement>& placements,

@@ -37,9 +37,9 @@
 ///       for images of a slot, for its rows: load rows of both pictures, turn them, sums += products
 ///       add up, store
 ///
-/// A block of eight places has cells of `across` columns and `down` rows: eight columns, or where a lane has
-/// fewer, rows too. Rows of the operand that stay in the vectors (one row down) serve all rows of the kernel;
-/// else every position of the kernel has vectors of its own.
+/// A block of eight places has cells of `across` columns: eight, or where a lane has fewer, of several
+/// images, or else rows. Where it has one row, a row of the operand becomes vectors once, which serve all
+/// rows of the kernel; else every position of the kernel has vectors of its own.
 ///
 /// Where channels are sections, a tile of the operand's chunks is multiplied with the chunks of results of
 /// the same sections alone: several sections at a time, or chunks of one. An L2B that has channels of results
@@ -53,6 +53,8 @@ using isa::Space;
 namespace {
 
 constexpr const char* kColumnsKernel = "contract-columns";
+/// Streams: of both pictures, rows of zeros, sums.
+constexpr int kZeros = 2;
 constexpr int64_t kPlaces = 8;  ///< of a vector
 constexpr int64_t kBlockChannels = kChunkChannels / kBlocksPerChunk;
 /// Turns whose products are made together: sums are fetched and put back once for them.
@@ -64,8 +66,9 @@ constexpr int64_t kMostSteps = 120000;
 
 struct ColumnsTiling {
   RowsSplit operand, results;
-  int64_t slot_images = 1;  ///< slots that have images of their own; the others have rows
-  int64_t tile_chunks = 1;  ///< of the operand's channels, whose sums are made at a time
+  int64_t slot_images = 1;   ///< slots that have images of their own; the others have rows
+  bool is_of_images = true;  ///< cells of a block are images, not rows
+  int64_t tile_chunks = 1;   ///< of the operand's channels, whose sums are made at a time
   int64_t cycles = 0;
 };
 
@@ -76,23 +79,39 @@ class ColumnsTiler {
 
   struct Sizes {
     RowsImage operand, results, sums;
-    int64_t across = 1, down = 1;  ///< places of a block
-    int64_t blocks = 1;            ///< of a lane's columns
-    int64_t slot_rows = 1;         ///< slots that have rows of an image
-    int64_t rows = 1;              ///< of results, of a slot and image
-    int64_t images = 1;            ///< one after the other
-    int64_t columns = 1;           ///< of the operand, of a lane
-    int64_t raw_rows = 1;          ///< of the operand that are in the PEs as they come
-    int64_t tile_blocks = 1;       ///< blocks of eight channels that are taken of a chunk
-    int64_t tile_results = 1;      ///< chunks of results that a tile's are multiplied with
-    int64_t shifts = 1;            ///< positions that have vectors of their own
-    int64_t ring = 1;              ///< rows of results that are in the PEs
+    int64_t across = 1, down = 1, deep = 1;  ///< places of a block: columns, rows, images
+    int64_t blocks = 1;                      ///< of a lane's columns
+    int64_t slot_rows = 1;                   ///< slots that have rows of an image
+    int64_t rows = 1;                        ///< of results, of a slot and image
+    int64_t images = 1;                      ///< of a slot, one block's after the other
+    int64_t columns = 1;                     ///< of the operand, of a lane
+    int64_t raw_rows = 1;                    ///< of the operand that are in the PEs as they come
+    int64_t tile_blocks = 1;                 ///< blocks of eight channels that are taken of a chunk
+    int64_t tile_results = 1;                ///< chunks of results that a tile's are multiplied with
+    int64_t shifts = 1;                      ///< positions that have vectors of their own
+    int64_t ring = 1;                        ///< rows of results that are in the PEs
     int64_t raw_operand_lw = 0, raw_results_lw = 0, windows_lw = 0, matrices_lw = 0, sums_lw = 0;
+    /// Of a row of either picture, what is loaded for a tile at most.
+    int64_t operand_row_lw = 0, results_row_lw = 0;
 
-    /// For rows of either picture.
-    RowRegions regions(const isa::Chip& chip) const {
-      return {std::max(operand.row_lw(), results.row_lw()), chip};
+    /// L2BM for rows of results: those of a turn and of the next one, in at most half of it.
+    RowRegions results_regions(const isa::Chip& chip) const {
+      const int64_t lw =
+          RowRegions(results_row_lw + RowRegions::beside_lw(results.order(), false), chip).lw();
+      return {lw, 0, std::min(RowRegions::room(chip) / 2, 2 * cells() * kColumnSlots * lw)};
     }
+    /// And the rest, for rows of the operand.
+    RowRegions operand_regions(const isa::Chip& chip) const {
+      const RowRegions others = results_regions(chip);
+      const int64_t first = others.count() * others.lw();
+      return {operand_row_lw + RowRegions::beside_lw(operand.order(), true), first,
+              RowRegions::room(chip) - first};
+    }
+    /// Whether rows of the operand that the next chunk or turn has, too, are still there.
+    bool keeps_rows(const isa::Chip& chip) const {
+      return operand_regions(chip).count() >= raw_rows * deep * kColumnSlots;
+    }
+    int64_t cells() const { return down * deep; }
     int64_t channels() const { return tile_blocks * kBlockChannels; }  ///< of a chunk
     int64_t lane_places() const { return blocks * across; }            ///< with those that fill a block up
     /// Columns of a row of results in the PEs: four units come at a time, also where a row has fewer.
@@ -108,11 +127,11 @@ class ColumnsTiler {
     const RowsWindow& window = problem_.window;
     const int64_t groups = s.results.order().groups;
     s.across = groups > 4 ? kPlaces : groups > 2 ? 4 : groups;
-    s.down = kPlaces / s.across;
+    (tiling.is_of_images ? s.deep : s.down) = kPlaces / s.across;
     s.blocks = ceil_div(groups, s.across);
     s.slot_rows = kColumnSlots / tiling.slot_images;
     s.rows = round_up(ceil_div(s.results.rows(), s.slot_rows), s.down);
-    s.images = ceil_div(s.results.images(), tiling.slot_images);
+    s.images = ceil_div(s.results.images(), tiling.slot_images * s.deep);
     s.tile_results = s.results.chunks();
     if (problem_.sections > 1)
       s.tile_results = std::max<int64_t>(1, tiling.tile_chunks / section_chunks()) * section_results(s);
@@ -122,11 +141,14 @@ class ColumnsTiler {
     s.shifts = window.kernel[1] * (s.down == 1 ? 1 : window.kernel[0]);
     s.ring = s.down == 1 ? ((window.kernel[0] - 1) * window.dilation[0] + kTurns - 1) / window.stride[0] + 1
                          : kTurns;
-    s.raw_operand_lw = s.raw_rows * s.columns * kBlocksPerChunk;
-    s.raw_results_lw = s.down * loaded_results(s) * s.raw_pitch();
+    s.raw_operand_lw = s.raw_rows * s.deep * s.columns * kBlocksPerChunk;
+    s.raw_results_lw = s.cells() * loaded_results(s) * s.raw_pitch();
     s.windows_lw = s.shifts * s.blocks * tiling.tile_chunks * s.channels();
     s.matrices_lw = s.blocks * s.tile_results * kBlockChannels;
     s.sums_lw = problem_.positions() * vectors(tiling, s, 0) * isa::kCyclesPerStep * s.tile_results;
+    s.operand_row_lw =
+        packed_lw() > 0 ? s.operand.row_lw() : loaded_operand(tiling, s) * s.operand.order().groups * kUnitLw;
+    s.results_row_lw = loaded_results(s) * groups * kUnitLw;
     return s;
   }
   /// The operand's chunks in a section, and those of a tile that are of one.
@@ -156,7 +178,12 @@ class ColumnsTiler {
     while (section_chunks() % chunks != 0) --chunks;
     return chunks;
   }
-  /// Chunks of results that are loaded for a tile at most: they come in pairs.
+  /// Chunks of an L2B's row of the operand that are loaded for a tile at most: they come in pairs.
+  int64_t loaded_operand(const ColumnsTiling& tiling, const Sizes& s) const {
+    const int64_t width = s.operand.order().width();
+    return std::min(s.operand.chunks(), round_up(tiling.tile_chunks + width - 1, width));
+  }
+  /// And of one of results.
   int64_t loaded_results(const Sizes& s) const {
     const int64_t width = s.results.order().width();
     return std::min(s.results.chunks(), round_up(s.tile_results + width - 1, width));
@@ -253,68 +280,126 @@ class ColumnsTiler {
     return has_parts && has_sums && has_sections(tiling, s) && s.results.is_nearly_even() &&
            s.operand.is_nearly_even() && fits_l1bm && s.sums_lw + homes.lw(Space::kLm1, s) <= local &&
            kTurns * s.windows_lw <= local && vectors(tiling, s, 0) <= kWorkVectors &&
-           s.regions(chip_).count() >= 4 && s.sums.row_lw() <= rows_staging(chip_).results_lw;
+           s.results_regions(chip_).count() >= 2 && s.operand_regions(chip_).count() >= 2 &&
+           s.sums.row_lw() <= rows_staging(chip_).results_lw;
   }
 
   std::optional<ColumnsTiling> best(RowsSplit operand, RowsSplit results) const {
     std::optional<ColumnsTiling> found;
     for (int64_t slot_images = 1; slot_images <= kColumnSlots; slot_images *= 2) {
-      const int64_t all = all_chunks(sizes({operand, results, slot_images, 1, 0}));
-      for (int64_t tiles = 1; tiles <= all; ++tiles) {
-        ColumnsTiling tiling{operand, results, slot_images, tile_of(ceil_div(all, tiles)), 0};
-        const Sizes s = sizes(tiling);
-        if (!fits(tiling, s)) continue;
-        tiling.cycles = cost(tiling, s);
-        if (steps(tiling, s) <= kMostSteps && (!found || tiling.cycles < found->cycles)) found = tiling;
-        break;
+      for (const bool is_of_images : {true, false}) {
+        const auto tiling = largest_tiles({operand, results, slot_images, is_of_images, 1, 0});
+        if (tiling && (!found || tiling->cycles < found->cycles)) found = tiling;
       }
     }
     return found;
+  }
+  /// With as many chunks in a tile as fit.
+  std::optional<ColumnsTiling> largest_tiles(ColumnsTiling tiling) const {
+    const int64_t all = all_chunks(sizes(tiling));
+    for (int64_t tiles = 1; tiles <= all; ++tiles) {
+      tiling.tile_chunks = tile_of(ceil_div(all, tiles));
+      const Sizes s = sizes(tiling);
+      if (!fits(tiling, s)) continue;
+      if (steps(tiling, s) > kMostSteps) return std::nullopt;
+      tiling.cycles = cost(tiling, s);
+      return tiling;
+    }
+    return std::nullopt;
   }
 
   int64_t tiles(const ColumnsTiling& tiling, const Sizes& s) const {
     return ceil_div(all_chunks(s), tiling.tile_chunks);
   }
-  /// Steps that load and turn the operand in a turn, and those of its products.
-  std::pair<int64_t, int64_t> turn_steps(const ColumnsTiling& tiling, const Sizes& s) const {
-    const RowsWindow& window = problem_.window;
+  /// Steps of a slot's image, or of those of a block: that load, and that turn places and make products.
+  std::pair<int64_t, int64_t> image_steps(const ColumnsTiling& tiling, const Sizes& s) const {
+    const int64_t operand_turns = turns(s), result_turns = s.rows / s.down;
     const int64_t chunks = tiling.tile_chunks;
-    const int64_t load =
-        kBlocksPerChunk * s.raw_rows * chunks * s.columns * (has_lanes(s) ? 1 : chip_.l1b_per_l2b) +
-        kBlocksPerChunk * s.down * loaded_results(s) *
-            ceil_div(s.results.order().groups, int64_t{isa::kCyclesPerStep});
-    const int64_t turned = 2 * s.shifts * s.blocks * chunks * s.tile_blocks + 2 * s.blocks * s.tile_results;
-    const int64_t down =
-        s.down == 1 ? ceil_div(window.kernel[0], window.stride[0]) * window.kernel[1] : s.shifts;
-    const int64_t products = s.blocks * s.tile_results * (down * vectors(tiling, s, 0) + 2);
-    return {load, products + 2 * turned};
+    const int64_t operand_loads =
+        s.raw_rows * s.deep * chunks * s.columns * (has_lanes(s) ? 1 : chip_.l1b_per_l2b);
+    const int64_t result_loads =
+        s.cells() * loaded_results(s) * ceil_div(s.results.order().groups, int64_t{isa::kCyclesPerStep});
+    // A vector is written and read.
+    const int64_t turned = operand_turns * s.shifts * s.blocks * chunks * s.tile_blocks +
+                           result_turns * s.blocks * s.tile_results;
+    const int64_t products = s.blocks * s.tile_results *
+                             (result_turns * problem_.positions() * vectors(tiling, s, 0) + operand_turns);
+    return {kBlocksPerChunk * (operand_turns * operand_loads + result_turns * result_loads),
+            products + 4 * turned};
   }
   int64_t steps(const ColumnsTiling& tiling, const Sizes& s) const {
-    const auto [load, products] = turn_steps(tiling, s);
-    return tiles(tiling, s) * s.images * turns(s) * (load + products);
+    const auto [load, products] = image_steps(tiling, s);
+    return tiles(tiling, s) * s.images * (load + products);
   }
   int64_t cost(const ColumnsTiling& tiling, const Sizes& s) const {
-    const auto [load, products] = turn_steps(tiling, s);
-    const int64_t chunks = std::min(all_chunks(s), tiling.tile_chunks + s.operand.order().width() - 1);
-    const int64_t operand_lw =
-        packed_lw() > 0 ? s.operand.row_lw() : chunks * s.operand.row_lw() / s.operand.chunks();
-    const int64_t results_lw = loaded_results(s) * s.results.row_lw() / s.results.chunks();
-    const int64_t lw = kColumnSlots * (s.raw_rows * operand_lw + s.down * results_lw);
-    const int64_t turn =
-        std::max((std::max(load, products) + std::min(load, products) / 4) * isa::kCyclesPerStep,
-                 own_rows_cycles(lw, chip_) - chip_.transfer.startup_cycles);
+    const auto [load, products] = image_steps(tiling, s);
+    const int64_t result_turns = s.rows / s.down;
+    // Rows that aren't there from turn to turn aren't there from chunk to chunk, either.
+    const int64_t operand_rows = s.keeps_rows(chip_)
+                                     ? turns(s) * std::min(s.raw_rows, s.down * problem_.window.stride[0])
+                                     : turns(s) * s.raw_rows * tiling.tile_chunks;
+    const int64_t moved = s.deep * (operand_rows * slot_rows_cycles(tiling, s, true) +
+                                    result_turns * s.down * slot_rows_cycles(tiling, s, false));
+    const int64_t steps = std::max(load, products) + std::min(load, products) / 4;
     const int64_t sums_lw = problem_.sum_images() * s.sums.rows() * s.sums.row_lw();
-    return tiles(tiling, s) * s.images * turns(s) * turn + 2 * sums_lw / kUnitLw * isa::kCyclesPerStep +
-           own_rows_cycles(sums_lw, chip_);
+    return tiles(tiling, s) * s.images * std::max(steps * isa::kCyclesPerStep, moved) +
+           2 * sums_lw / kUnitLw * isa::kCyclesPerStep + own_rows_cycles(sums_lw, chip_);
+  }
+  /// Cycles in which DRAM and L2BMs pass a row of either picture to every slot.
+  int64_t slot_rows_cycles(const ColumnsTiling& tiling, const Sizes& s, bool of_operand) const {
+    std::vector<RowsTransfer> list;
+    for (int64_t slot = 0; slot < kColumnSlots; ++slot) {
+      const auto wanted = [&](int l2b) {
+        return of_operand ? operand_of(tiling, s, l2b, slot, 0, problem_.window.pad[0])
+                          : result_of(tiling, s, l2b, slot, 0, 0);
+      };
+      std::vector<RowsTransfer> rows =
+          of_operand ? row_transfers(s.operand, has_own_operand() ? -1 : 0, 0, wanted, zero_rows(), chip_)
+                     : row_transfers(s.results, -1, 0, wanted, zero_rows(), chip_);
+      for (RowsTransfer& transfer : rows) {
+        transfer.count = of_operand ? s.operand_row_lw : s.results_row_lw;
+        list.push_back(transfer);
+      }
+    }
+    return rows_transfer_cycles(list, chip_) - rows_transfer_cycles({}, chip_);
+  }
+
+  /// Of sections every L2B has its own.
+  bool has_own_operand() const { return problem_.sections > 1; }
+  static RowsTransfer zero_rows() {
+    RowsTransfer outside;
+    outside.stream = kZeros;
+    outside.group = 0;
+    return outside;
+  }
+  /// The place of row `row` of an L2B's slot, in the results: of its image `image`.
+  static std::optional<std::pair<int64_t, int64_t>> result_of(const ColumnsTiling& tiling, const Sizes& s,
+                                                              int l2b, int64_t slot, int64_t image,
+                                                              int64_t row) {
+    const auto [first_image, first_row] = s.results.first_of(l2b);
+    const int64_t own_image = image * tiling.slot_images + slot / s.slot_rows;
+    const int64_t own_row = slot % s.slot_rows * s.rows + row;
+    if (row >= s.rows || own_image >= s.results.images() || own_row >= s.results.rows()) return std::nullopt;
+    return std::pair(first_image + own_image, first_row + own_row);
+  }
+  /// And the row of the operand that is `row` rows under the slot's first one.
+  std::optional<std::pair<int64_t, int64_t>> operand_of(const ColumnsTiling& tiling, const Sizes& s, int l2b,
+                                                        int64_t slot, int64_t image, int64_t row) const {
+    const auto [first_image, first_row] = s.results.first_of(l2b);
+    const int64_t own_image = image * tiling.slot_images + slot / s.slot_rows;
+    const int64_t first = first_row + slot % s.slot_rows * s.rows;
+    if (own_image >= s.results.images()) return std::nullopt;
+    return std::pair(first_image + own_image,
+                     first * problem_.window.stride[0] - problem_.window.pad[0] + row);
   }
 
   std::vector<StreamPlacement> placements(const ColumnsTiling& tiling, const ContractLayer& contract) const;
   std::string describe(const ColumnsTiling& tiling) const {
     const Sizes s = sizes(tiling);
     return fmt::format(
-        "{}{}: sums of {} x {} places, {} slots with images, {} rows of each of {}, tiles of {} of {} chunks "
-        "for {} chunks",
-        matrix_precision_name(precision_), packed_lw() > 0 ? ", packed" : "", s.across, s.down,
+        "{}{}: sums of {} x {} places of {} images, {} slots with images, {} rows of each of {}, tiles of {} "
+        "of {} chunks for {} chunks",
+        matrix_precision_name(precision_), packed_lw() > 0 ? ", packed" : "", s.across, s.down, s.deep,
         tiling.slot_images, s.rows, s.images, tiling.tile_chunks, all_chunks(s), s.tile_results);
   }
   TileProgram program(const ColumnsTiling& tiling, const std::string& name,
@@ -335,8 +420,8 @@ std::vector<StreamPlacement> ColumnsTiler::placements(const ColumnsTiling& tilin
   std::vector<StreamPlacement> list = {s.operand.placement(problem_.operand_first ? "a" : "b"),
                                        s.results.placement(problem_.operand_first ? "b" : "a")};
   if (!problem_.operand_first) std::swap(list[0], list[1]);
-  list.push_back(fill_rows_placement("x0", contract.epilogue_inputs.at(0), s.regions(chip_).lw(),
-                                     list[0].transport, chip_));
+  const int64_t row_lw = std::max(s.results_regions(chip_).lw(), s.operand_regions(chip_).lw());
+  list.push_back(fill_rows_placement("x0", contract.epilogue_inputs.at(0), row_lw, list[0].transport, chip_));
   StreamPlacement sums = s.sums.placement("y");
   sums.is_output = true;
   // Channels that fill a chunk up are sums of anything.
@@ -352,7 +437,8 @@ class ColumnsProgram : SlotProgram {
       : tiler_(tiler),
         tiling_(tiling),
         s_(tiler.sizes(tiling)),
-        regions_(s_.regions(tiler.chip_)),
+        operand_regions_(s_.operand_regions(tiler.chip_)),
+        results_regions_(s_.results_regions(tiler.chip_)),
         window_(tiler.problem_.window),
         operand_stream_(tiler.problem_.operand_first ? 0 : 1) {}
 
@@ -399,50 +485,18 @@ class ColumnsProgram : SlotProgram {
     finish();
   }
 
-  /// The place of row `row` of an L2B's slot, in the results.
-  std::optional<std::pair<int64_t, int64_t>> result_of(int l2b, int64_t slot, int64_t row) const {
-    const auto [first_image, first_row] = s_.results.first_of(l2b);
-    const int64_t image = image_ * tiling_.slot_images + slot / s_.slot_rows;
-    const int64_t own = slot % s_.slot_rows * s_.rows + row;
-    if (row >= s_.rows || image >= s_.results.images() || own >= s_.results.rows()) return std::nullopt;
-    return std::pair(first_image + image, first_row + own);
-  }
-  /// And the row of the operand that is `row` rows under the slot's first one.
-  std::optional<std::pair<int64_t, int64_t>> operand_of(int l2b, int64_t slot, int64_t row) const {
-    const auto [first_image, first_row] = s_.results.first_of(l2b);
-    const int64_t image = image_ * tiling_.slot_images + slot / s_.slot_rows;
-    const int64_t own = first_row + slot % s_.slot_rows * s_.rows;
-    if (image >= s_.results.images()) return std::nullopt;
-    return std::pair(first_image + image, own * window_.stride[0] - window_.pad[0] + row);
-  }
-
-  RowsTransfer zeros() const {
-    RowsTransfer outside;
-    outside.stream = 2;
-    outside.group = 0;
-    return outside;
-  }
-
   /// The operand's `rows` rows from `row` on under a slot's first one become vectors of the next turn.
   void load_operand(int64_t row, int64_t rows) {
-    // A line has the channels of all chunks; of sections every L2B has its own.
-    const bool has_own = tiler_.problem_.sections > 1;
+    // A line has the channels of all chunks.
     const int64_t own = tiler_.packed_lw() > 0 ? chunks_ + first_chunk_ : s_.operand.chunks();
-    // Of a row of an L2B's channels, in L2BM: for the slots.
-    std::vector<LoadColumns> loads;
-    int64_t last_channels = -1;
     for (int64_t chunk = 0; chunk < chunks_; ++chunk) {
       const int64_t channels = (first_chunk_ + chunk) / own;
-      const bool is_new = channels != last_channels;
-      last_channels = channels;
-      if (is_new) loads = row_loads(row, rows, has_own ? -1 : channels, own_range(channels * own));
       const int raw = raw_operand_.at(static_cast<size_t>(next_raw_++ % 2));
-      for (LoadColumns& load : loads) {
+      for (LoadColumns& load :
+           row_loads(row, rows, tiler_.has_own_operand() ? -1 : channels, own_range(channels * own))) {
         load.first_chunk = first_chunk_ + chunk - channels * own;
         load.buffer = raw;
-        add(LoadColumns(load));
-        // The next chunk finds them there, if L2BM has room for all.
-        if (rows * kColumnSlots <= regions_.count()) load.transfers.clear();
+        add(std::move(load));
       }
       make_windows(raw, chunk);
     }
@@ -457,26 +511,32 @@ class ColumnsProgram : SlotProgram {
     const int64_t end = std::min(s_.operand.chunks(), first_chunk_ + chunks_ - before);
     return {first / width * width, round_up(end, width)};
   }
-  /// What brings rows, for some of their chunks.
+  /// What brings rows, for some of their chunks, which alone are in L2BM.
   static void restrict_to(LoadColumns& load, const Chunks& chunks) {
     const int64_t chunk_lw = load.order.groups * kUnitLw;
+    for (int64_t& l2bm : load.l2bm) l2bm -= chunks.first * chunk_lw;
     for (RowsTransfer& transfer : load.transfers) {
-      transfer.dram += chunks.first * chunk_lw;
-      transfer.l2bm += chunks.first * chunk_lw;
+      if (transfer.stream != kZeros) transfer.dram += chunks.first * chunk_lw;
       transfer.count = (chunks.second - chunks.first) * chunk_lw;
     }
   }
   std::vector<LoadColumns> row_loads(int64_t row, int64_t rows, int64_t channels, const Chunks& chunks) {
     std::vector<LoadColumns> loads;
-    for (int64_t number = 0; number < rows; ++number) {
+    for (int64_t cell = 0; cell < s_.deep * rows; ++cell) {
+      const int64_t image = image_ * s_.deep + cell / rows, number = row + cell % rows;
       for (int64_t mab = 0; mab < kBlocksPerChunk; ++mab) {
         LoadColumns load;
         load.stream = operand_stream_;
         load.mab = mab;
-        bring_slot_rows(
-            load, regions_, s_.operand, channels,
-            [&](int l2b, int64_t slot) { return operand_of(l2b, slot, row + number); }, zeros(),
-            tiler_.chip_);
+        for (int64_t odd = 0; odd < 2; ++odd) {
+          // What a turn before it, or a chunk, has brought may still be there.
+          const RowRegions::Place place =
+              operand_regions_.find({first_chunk_, channels, image, number * kColumnSlots + 2 * mab + odd});
+          bring_slot_row(
+              load, odd, place, s_.operand, channels,
+              [&](int l2b, int64_t slot) { return tiler_.operand_of(tiling_, s_, l2b, slot, image, number); },
+              ColumnsTiler::zero_rows(), tiler_.chip_);
+        }
         load.order = s_.operand.order();
         load.packed_lw = tiler_.packed_lw();
         if (load.packed_lw == 0) restrict_to(load, chunks);
@@ -485,7 +545,7 @@ class ColumnsProgram : SlotProgram {
         load.first = -window_.pad[1];
         load.count = window_.columns_under(s_.results.order().groups);
         load.all_blocks = true;
-        load.at = number * s_.columns * kBlocksPerChunk;
+        load.at = cell * s_.columns * kBlocksPerChunk;
         load.pitch = s_.columns;
         loads.push_back(std::move(load));
       }
@@ -499,14 +559,18 @@ class ColumnsProgram : SlotProgram {
     const int64_t first = first_result_ / width * width;
     const int64_t loaded = round_up(first_result_ + results_, width) - first;
     const int64_t row_lw = loaded * s_.raw_pitch();
-    for (int64_t down = 0; down < s_.down; ++down) {
+    for (int64_t cell = 0; cell < s_.cells(); ++cell) {
+      const int64_t image = image_ * s_.deep + cell / s_.down, number = row + cell % s_.down;
       for (int64_t mab = 0; mab < kBlocksPerChunk; ++mab) {
         LoadColumns load;
         load.stream = 1 - operand_stream_;
         load.mab = mab;
-        bring_slot_rows(
-            load, regions_, s_.results, -1,
-            [&](int l2b, int64_t slot) { return result_of(l2b, slot, row + down); }, zeros(), tiler_.chip_);
+        for (int64_t odd = 0; odd < 2; ++odd) {
+          bring_slot_row(
+              load, odd, results_regions_.next(), s_.results, -1,
+              [&](int l2b, int64_t slot) { return tiler_.result_of(tiling_, s_, l2b, slot, image, number); },
+              ColumnsTiler::zero_rows(), tiler_.chip_);
+        }
         load.order = s_.results.order();
         load.columns = tiler_.problem_.result_columns;
         load.lane = s_.results.order().groups;
@@ -515,7 +579,7 @@ class ColumnsProgram : SlotProgram {
         load.chunks = loaded;
         restrict_to(load, {first, first + loaded});
         load.buffer = raw_results_;
-        load.at = down * row_lw;
+        load.at = cell * row_lw;
         load.pitch = s_.raw_pitch();
         add(std::move(load));
       }
@@ -538,7 +602,7 @@ class ColumnsProgram : SlotProgram {
     return row % s_.ring * s_.matrices_lw + (block * s_.tile_results + chunk) * kBlockChannels;
   }
   /// From a place of a block to the next, of two halves of four places: LW from a column to the next, and
-  /// from a row to the next.
+  /// from a row or image to the next.
   std::array<int64_t, 2> steps(int64_t column, int64_t row) const {
     if (s_.across == kPlaces) return {4 * column, column};
     if (s_.across == 4) return {row, column};
@@ -553,7 +617,7 @@ class ColumnsProgram : SlotProgram {
     turn.precision = tiler_.precision_;
     turn.raw = raw;
     turn.out = windows_;
-    turn.step = steps(window_.stride[1] * kBlocksPerChunk, window_.stride[0] * row_lw);
+    turn.step = steps(window_.stride[1] * kBlocksPerChunk, s_.deep > 1 ? row_lw : window_.stride[0] * row_lw);
     for (int64_t shift = 0; shift < s_.shifts; ++shift) {
       const int64_t kh = shift / window_.kernel[1], kw = shift % window_.kernel[1];
       for (int64_t block = 0; block < s_.blocks; ++block) {
@@ -697,7 +761,7 @@ class ColumnsProgram : SlotProgram {
   const ColumnsTiler& tiler_;
   const ColumnsTiling& tiling_;
   const ColumnsTiler::Sizes s_;
-  RowRegions regions_;
+  RowRegions operand_regions_, results_regions_;
   const RowsWindow& window_;
   int operand_stream_;
   std::array<int, 2> raw_operand_{-1, -1};

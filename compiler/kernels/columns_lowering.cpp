@@ -33,8 +33,8 @@ class ColumnsLoader {
         builder_(context.builder),
         op_(op),
         width_(op.order.width()),
-        first_pair_(is_packed() ? 0 : op.first_chunk / width_),
-        pairs_(is_packed() ? 1 : ceil_div(op.first_chunk + op.chunks, width_) - first_pair_),
+        first_pair_(op.read_chunks().first / width_),
+        pairs_(op.read_chunks().second / width_ - first_pair_),
         own_units_(
             round_up(std::max(op.order.groups * width_, is_packed() ? ceil_div(op.line_lw(), kColumnLw) : 0),
                      kCyclesPerStep)),
@@ -75,14 +75,27 @@ class ColumnsLoader {
     const int64_t row = op_.l2bm.at(static_cast<size_t>(odd));
     for (int64_t pair = first_pair_; pair < first_pair_ + pairs_; ++pair) {
       const int64_t first = row + op_.order.at(pair * width_, 0);
-      fetch_units(odd, first, own_at(pair), round_up(op_.order.groups * width_, kCyclesPerStep));
-      const int64_t behind = row + op_.order.at(pair * width_, op_.order.groups - op_.left());
-      if (op_.left() > 0) fetch_units(odd, behind - kColumnLw, left_at(pair), left_units_);
-      if (op_.right() > 0) fetch_units(odd, first + kColumnLw, right_at(pair), right_units_);
+      const int64_t units = op_.order.groups * width_;
+      fetch_units(odd, first, own_at(pair), units);
+      if (op_.left() > 0) {
+        fetch_units(odd, first + first_left_unit() * kUnitLw - kColumnLw, left_at(pair),
+                    units - first_left_unit());
+      }
+      if (op_.right() > 0) {
+        fetch_units(odd, first + kColumnLw, right_at(pair),
+                    std::max(op_.right() * width_, std::min<int64_t>(units, kCyclesPerStep)));
+      }
     }
   }
+  /// Of a pair's units, the first one that is fetched for the lane behind it: a step has four.
+  int64_t first_left_unit() const {
+    const int64_t units = op_.order.groups * width_;
+    return units - std::max(op_.left() * width_, std::min<int64_t>(units, kCyclesPerStep));
+  }
+  /// Four at a time, some twice rather than any behind them (RowRegions::beside_lw), where there are four.
   void fetch_units(int64_t odd, int64_t from, int64_t to, int64_t units) {
-    for (int64_t unit = 0; unit < units; unit += kCyclesPerStep) {
+    for (int64_t next = 0; next < units; next += kCyclesPerStep) {
+      const int64_t unit = std::max<int64_t>(0, std::min(next, units - kCyclesPerStep));
       isa::Instruction move;
       move.opcode = Opcode::kL2bmb2;
       move.l1b_set.kind = isa::L1bSet::Kind::kMasked;
@@ -97,7 +110,7 @@ class ColumnsLoader {
   /// The staged unit of a chunk's column, counted from the lane's first one.
   int64_t unit_of(int64_t chunk, int64_t column) const {
     const int64_t pair = chunk / width_, side = chunk % width_;
-    if (column < 0) return left_at(pair) + (column + op_.left()) * width_ + side;
+    if (column < 0) return left_at(pair) + (op_.order.groups + column) * width_ + side - first_left_unit();
     if (column < op_.order.groups) return own_at(pair) + column * width_ + side;
     return right_at(pair) + (column - op_.order.groups) * width_ + side;
   }

@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <random>
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "compiler/kernels/builtin_kernels.h"
@@ -57,8 +60,9 @@ struct Convolution {
   }
 };
 
-/// Holds every candidate against the reference; says how many there are.
-size_t check(const Convolution& convolution, const isa::Chip& chip = testing::small_chip()) {
+/// Holds every candidate against the reference; says what they are.
+std::vector<std::string> checked(const Convolution& convolution,
+                                 const isa::Chip& chip = testing::small_chip()) {
   SCOPED_TRACE(convolution.text());
   const onnx::ModelProto model = import_model(testing::parse_model(convolution.text()), {}, "test");
   const TensorMap inputs = testing::random_inputs(model, 1);
@@ -81,18 +85,23 @@ size_t check(const Convolution& convolution, const isa::Chip& chip = testing::sm
   double largest = 0;
   for (const float value : sums.data<float>())
     largest = std::max(largest, static_cast<double>(std::abs(value)));
-  const std::vector<Candidate> candidates = contract_columns_kernel().run(layer, graph, chip, {});
-  for (const Candidate& candidate : candidates) {
+  std::vector<std::string> descriptions;
+  for (const Candidate& candidate : contract_columns_kernel().run(layer, graph, chip, {})) {
+    descriptions.push_back(candidate.description);
     SCOPED_TRACE(candidate.description);
     const auto found = testing::run_candidate(candidate, layer, graph, values, chip);
     for (int64_t k = 0; k < sums.size(); ++k) {
       const auto at = static_cast<size_t>(k);
       // Products have 18 bits.
       EXPECT_NEAR(found.result.data<float>()[at], sums.data<float>()[at], 1e-4 * largest) << "element " << k;
-      if (::testing::Test::HasFailure()) return candidates.size();
+      if (::testing::Test::HasFailure()) return descriptions;
     }
   }
-  return candidates.size();
+  return descriptions;
+}
+/// And how many.
+size_t check(const Convolution& convolution, const isa::Chip& chip = testing::small_chip()) {
+  return checked(convolution, chip).size();
 }
 
 TEST(Columns, LanesOfEveryWidth) {
@@ -177,6 +186,67 @@ TEST(Columns, Images) {
   EXPECT_GE(check({1, 32, 32, 40, 8, 3, 1, 1, 1}), 1U);
   // More rows for a block than L2BM has room for at a time.
   EXPECT_GE(check({5, 49, 14, 10, 34, 2, 3, 2, 0}), 1U);
+}
+TEST(Columns, BlocksOfImages) {
+  // Two, four and eight images of a block; some blocks have fewer. With strides, kernels whose rows are
+  // apart, and slots that have images of their own or rows.
+  const auto expect_blocks = [](const Convolution& convolution, std::string_view places) {
+    const std::vector<std::string> found = checked(convolution);
+    EXPECT_TRUE(std::ranges::any_of(
+        found, [&](const std::string& description) { return description.find(places) != std::string::npos; }))
+        << places << ": " << fmt::format("{}", fmt::join(found, "\n"));
+  };
+  expect_blocks({32, 32, 32, 5, 14, 3, 1, 1, 1}, "sums of 4 x 1 places of 2 images");
+  expect_blocks({19, 40, 32, 6, 16, 3, 2, 1, 1}, "sums of 2 x 1 places of 4 images");
+  expect_blocks({33, 32, 64, 5, 7, 3, 1, 2, 2}, "sums of 2 x 1 places of 4 images");
+  expect_blocks({17, 16, 32, 3, 4, 2, 1, 1, 0}, "sums of 1 x 1 places of 8 images");
+  // A single image has none.
+  expect_blocks({1, 32, 32, 8, 14, 3, 1, 1, 1}, "sums of 4 x 2 places of 1 images");
+}
+TEST(Columns, RowsOfL2bmAreReadAlone) {
+  // What is read of two rows at once has to be there at once, and nothing comes ahead of time.
+  for (const Convolution& convolution :
+       {Convolution{4, 64, 32, 6, 14, 3, 1, 1, 1}, Convolution{4, 32, 64, 6, 7, 3, 1, 1, 1},
+        Convolution{2, 96, 32, 5, 3, 5, 1, 1, 2}, Convolution{2, 32, 32, 6, 28, 1, 1, 1, 0}}) {
+    SCOPED_TRACE(convolution.text());
+    const isa::Chip chip = testing::small_chip();
+    const onnx::ModelProto model = import_model(testing::parse_model(convolution.text()), {}, "test");
+    LayerGraph graph = lower_to_layers(model);
+    split_columns(graph, chip, true);
+    const auto candidates = contract_columns_kernel().run(graph.layers[0], graph, chip, {});
+    ASSERT_FALSE(candidates.empty());
+    const TileProgram tiles = candidates[0].emit({0, 1 << 20, 1 << 21, 1 << 22});
+    std::set<std::pair<int64_t, int64_t>> rows;
+    for (const TileNode& node : tiles.body) {
+      const auto* load = std::get_if<LoadColumns>(&node.kind);
+      if (load == nullptr) continue;
+      for (const RowsTransfer& transfer : load->transfers)
+        rows.emplace(transfer.l2bm, transfer.l2bm + transfer.count);
+    }
+    const auto count_rows = [&](const isa::Operand& source) {
+      const int64_t first = source.base;
+      return std::ranges::count_if(rows, [&](const auto& row) {
+        return row.first < first + isa::kCyclesPerStep * kUnitLw && first < row.second;
+      });
+    };
+    int64_t reads = 0;
+    const std::function<void(const std::vector<scheduler::Node>&)> expect_alone =
+        [&](const std::vector<scheduler::Node>& nodes) {
+          for (const scheduler::Node& node : nodes) {
+            if (const auto* region = std::get_if<scheduler::RegionNode>(&node.kind))
+              expect_alone(region->body);
+            const auto* block = std::get_if<scheduler::Block>(&node.kind);
+            if (block == nullptr) continue;
+            for (const scheduler::Operation& operation : block->operations) {
+              if (operation.instruction.opcode != isa::Opcode::kL2bmb2) continue;
+              EXPECT_EQ(count_rows(operation.instruction.sources.at(0)), 1) << operation.origin;
+              ++reads;
+            }
+          }
+        };
+    expect_alone(lower_tile_program(tiles, chip).body);
+    EXPECT_GT(reads, 0);
+  }
 }
 TEST(Columns, PartsOfAChip) {
   // Eight L2Bs.

@@ -213,12 +213,14 @@ class PictureSumProgram : SlotProgram {
           LoadColumns load;
           load.stream = static_cast<int>(input);
           load.mab = mab;
-          bring_slot_rows(
-              load, regions_, k_.picture_, -1,
-              [&](int l2b, int64_t slot) {
-                return row_of(l2b, first_image, first_row, turn * kColumnSlots + slot);
-              },
-              zeros, k_.chip_);
+          for (int64_t odd = 0; odd < 2; ++odd) {
+            bring_slot_row(
+                load, odd, regions_.next(), k_.picture_, -1,
+                [&](int l2b, int64_t slot) {
+                  return row_of(l2b, first_image, first_row, turn * kColumnSlots + slot);
+                },
+                zeros, k_.chip_);
+          }
           load.order = k_.picture_.order();
           load.columns = k_.problem_.columns();
           load.lane = load.count = load.order.groups;

@@ -479,10 +479,7 @@ class Verifier {
             (!is_packed || (chunks == 1 && op.first == 0 &&
                             (op.count - 1) * op.packed_lw + op.first_chunk * kColumnLw < groups * kColumnLw)),
         "load columns: {} columns {} LW apart in a line of {}", op.count, op.packed_lw, groups * kColumnLw);
-    for (const int64_t l2bm : op.l2bm) {
-      const int64_t last = l2bm + op.order.lw() + isa::kCyclesPerStep * kUnitLw;
-      require(l2bm >= 0 && last <= chip_.memory.l2bm_lw, "load columns: up to {} of L2BM", last);
-    }
+    require(op.is_inside(chip_.memory.l2bm_lw), "load columns: rows at {} of L2BM", fmt::join(op.l2bm, ", "));
     buffer_range("load columns", op.buffer, {op.at, {}},
                  op.chunks * op.pitch * (op.all_blocks ? kBlocksPerChunk : 1));
   }

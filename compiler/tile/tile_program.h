@@ -1,9 +1,11 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -671,6 +673,7 @@ struct ReduceLines {
 struct LoadColumns {
   int stream = -1;
   std::vector<RowsTransfer> transfers;
+  /// Where the first chunk of either row is, or would be: what is not taken needn't be there.
   std::array<int64_t, 2> l2bm = {};
   RowOrder order = {};
   int64_t columns = 1;
@@ -690,6 +693,18 @@ struct LoadColumns {
   /// Columns of a chunk's lane that come from the lanes beside it.
   int64_t left() const { return packed_lw > 0 ? 0 : std::max<int64_t>(0, -first); }
   int64_t right() const { return packed_lw > 0 ? 0 : std::max<int64_t>(0, first + count - order.groups); }
+  /// Chunks of a row that are read: whole pairs, from the first on to before the second.
+  std::pair<int64_t, int64_t> read_chunks() const {
+    if (packed_lw > 0) return {0, order.chunks};
+    return {first_chunk / order.width() * order.width(), isa::round_up(first_chunk + chunks, order.width())};
+  }
+  /// Whether what is read of both rows, and a step's four units behind it, is in L2BM.
+  bool is_inside(int64_t l2bm_lw) const {
+    const int64_t first_lw = order.at(read_chunks().first, 0);
+    const int64_t end_lw = (read_chunks().second * order.groups + isa::kCyclesPerStep) * kUnitLw;
+    return std::ranges::all_of(l2bm,
+                               [&](int64_t row) { return row + first_lw >= 0 && row + end_lw <= l2bm_lw; });
+  }
   /// LW of a line that are read, with what may be behind it.
   int64_t line_lw() const { return (count - 1) * packed_lw + (first_chunk + chunks) * kColumnLw; }
   bool operator==(const LoadColumns&) const = default;
