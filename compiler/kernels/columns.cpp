@@ -28,6 +28,8 @@ RowRegions::RowRegions(int64_t row_lw, int64_t first, int64_t room)
 }
 
 RowRegions::Place RowRegions::find(const Key& key) {
+  // The oldest goes first: of two that always come one behind the other, as a load's rows do, the second is
+  // there if the first one is, and what is found isn't overwritten by the other.
   const auto known = std::ranges::find(keys_, key);
   if (known != keys_.end()) return {at(known - keys_.begin()), false};
   const auto region = static_cast<size_t>(next_ % count_);

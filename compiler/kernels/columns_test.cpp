@@ -1,4 +1,6 @@
 /// Sums over columns: gradients of a convolution's weights on images of rows.
+#include "compiler/kernels/columns.h"
+
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -202,6 +204,51 @@ TEST(Columns, BlocksOfImages) {
   expect_blocks({17, 16, 32, 3, 4, 2, 1, 1, 0}, "sums of 1 x 1 places of 8 images");
   // A single image has none.
   expect_blocks({1, 32, 32, 8, 14, 3, 1, 1, 1}, "sums of 4 x 2 places of 1 images");
+}
+TEST(RowRegions, HaveRowsUntilOthersCome) {
+  RowRegions regions(60, 128, 5 * 64 + 63);
+  ASSERT_EQ(regions.count(), 5);
+  ASSERT_EQ(regions.lw(), 64);
+  const auto find = [&](int64_t row) { return regions.find({0, 0, 0, row}); };
+  std::vector<int64_t> places;
+  for (int64_t row = 0; row < 5; ++row) {
+    const RowRegions::Place place = find(row);
+    EXPECT_TRUE(place.is_new);
+    EXPECT_EQ(place.l2bm, RowRegions::kAheadLw + 128 + row * 64);
+    places.push_back(place.l2bm);
+  }
+  for (int64_t row = 0; row < 5; ++row) {
+    EXPECT_FALSE(find(row).is_new);
+    EXPECT_EQ(find(row).l2bm, places[static_cast<size_t>(row)]);
+  }
+  // The oldest goes, however often it was found.
+  EXPECT_TRUE(find(5).is_new);
+  EXPECT_EQ(find(5).l2bm, places[0]);
+  EXPECT_FALSE(find(1).is_new);
+  EXPECT_TRUE(find(0).is_new);
+  EXPECT_EQ(find(0).l2bm, places[1]);
+}
+TEST(Columns, RowsComeOnce) {
+  // Tiles of several chunks, and blocks whose rows the next rows of results want, too.
+  const isa::Chip chip = testing::small_chip();
+  for (const Convolution& convolution :
+       {Convolution{8, 64, 32, 6, 14, 3, 1, 1, 1}, Convolution{1, 64, 32, 64, 14, 3, 1, 1, 1}}) {
+    SCOPED_TRACE(convolution.text());
+    const onnx::ModelProto model = import_model(testing::parse_model(convolution.text()), {}, "test");
+    LayerGraph graph = lower_to_layers(model);
+    split_columns(graph, chip, true);
+    const auto candidates = contract_columns_kernel().run(graph.layers[0], graph, chip, {});
+    ASSERT_FALSE(candidates.empty());
+    const TileProgram tiles = candidates[0].emit({0, 1 << 20, 1 << 21, 1 << 22});
+    int64_t loads = 0, without_transfers = 0;
+    for (const TileNode& node : tiles.body) {
+      const auto* load = std::get_if<LoadColumns>(&node.kind);
+      if (load == nullptr || !load->all_blocks) continue;
+      ++loads;
+      if (load->transfers.empty()) ++without_transfers;
+    }
+    EXPECT_GE(3 * without_transfers, loads) << candidates[0].description;
+  }
 }
 TEST(Columns, RowsOfL2bmAreReadAlone) {
   // What is read of two rows at once has to be there at once, and nothing comes ahead of time.
