@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 #include <numeric>
 
+#include "isa/arithmetic.h"
 #include "isa/error.h"
 
 namespace kodama::compiler {
@@ -160,9 +162,14 @@ WantedStream::WantedStream(const StreamPlacement& of, const LayerGraph& graph, c
     : placement(of),
       elements(stream_elements(of, graph.tensors[static_cast<size_t>(of.access.tensor)].shape, chip)) {}
 
-std::optional<layout::GatherProblem> gather_problem(const WantedStream& wanted, int64_t address,
-                                                    const std::map<TensorId, RootImage>& images,
-                                                    ElementOrigins& origins, const LayerGraph& graph) {
+namespace {
+
+/// `source_of(root)` is a function from the root's elements to the words where they are, or null.
+template <typename SourceOf>
+std::optional<layout::GatherProblem> gather_from(const WantedStream& wanted, int64_t address,
+                                                 const ElementOrigins::OfTensor& origin_of,
+                                                 const std::vector<uint32_t>& constants,
+                                                 const LayerGraph& graph, const SourceOf& source_of) {
   using layout::GatherSource;
   const StreamPlacement& target = wanted.placement;
   const TensorId tensor = target.access.tensor;
@@ -182,10 +189,9 @@ std::optional<layout::GatherProblem> gather_problem(const WantedStream& wanted, 
   const GatherSource fill =
       constant(word_of(target.access.fill, graph.tensors[static_cast<size_t>(tensor)].type));
   const GatherSource padding = constant(stream_padding_bits(target.layout.padding()));
-  const ElementOrigins::OfTensor origin_of = origins.all_of(tensor);
   // Words come from the same image many times in a row.
   TensorId last_root = -1;
-  const RootImage* image = nullptr;
+  decltype(source_of(last_root)) source = nullptr;
   for (size_t g = 0; g < elements.size(); ++g) {
     std::vector<GatherSource>& words = problem.words[g];
     words.reserve(2 * elements[g].size());
@@ -197,25 +203,85 @@ std::optional<layout::GatherProblem> gather_problem(const WantedStream& wanted, 
         }
         const ElementOrigin origin = origin_of[element];
         if (origin.root < 0) {
-          words.push_back(constant(origins.constants()[static_cast<size_t>(origin.offset)]));
+          words.push_back(constant(constants[static_cast<size_t>(origin.offset)]));
           continue;
         }
         if (origin.root != last_root) {
-          const auto found = images.find(origin.root);
-          image = found != images.end() ? &found->second : nullptr;
+          source = source_of(origin.root);
           last_root = origin.root;
         }
-        if (image == nullptr) {
+        if (source == nullptr) {
           words.push_back(constant(0));
           continue;
         }
-        const StreamWord& place = (*image->places)[static_cast<size_t>(origin.offset)];
+        const StreamWord place = source->at(origin.offset);
         if (place.group < 0) return std::nullopt;
-        words.push_back(GatherSource::dram(place.group, 2 * image->address + place.word));
+        words.push_back(GatherSource::dram(place.group, place.word));
       }
     }
   }
   return problem;
+}
+
+struct ImageSource {
+  const RootImage* image;
+  StreamWord at(int64_t offset) const {
+    StreamWord place = (*image->places)[static_cast<size_t>(offset)];
+    place.word += isa::kWordsPerLong * image->address;
+    return place;
+  }
+};
+/// All of a stream's places only where they can't be told one by one.
+struct PlacesSource {
+  PlacesSource(const StreamPlacement& image, const Shape& shape, const isa::Chip& chip)
+      : all(dims_of_axes(image) ? std::vector<StreamWord>() : stream_places(image, shape, chip)) {
+    if (all.empty()) some.emplace(image, shape, chip);
+  }
+  StreamWord at(int64_t offset) const { return some ? (*some)[offset] : all[static_cast<size_t>(offset)]; }
+  std::vector<StreamWord> all;
+  std::optional<StreamPlaces> some;
+};
+
+}  // namespace
+
+std::optional<layout::GatherProblem> gather_problem(const WantedStream& wanted, int64_t address,
+                                                    const std::map<TensorId, RootImage>& images,
+                                                    ElementOrigins& origins, const LayerGraph& graph) {
+  std::map<TensorId, ImageSource> sources;
+  for (const auto& [root, image] : images) sources.try_emplace(root, ImageSource{&image});
+  return gather_from(wanted, address, origins.all_of(wanted.placement.access.tensor), origins.constants(),
+                     graph, [&](TensorId root) -> const ImageSource* {
+                       const auto found = sources.find(root);
+                       return found != sources.end() ? &found->second : nullptr;
+                     });
+}
+
+double large_gather_cycles(const StreamPlacement& target, TensorId root, const StreamPlacement& image,
+                           ElementOrigins& origins, const LayerGraph& graph, const isa::Chip& chip) {
+  const auto words_of = [](const StreamPlacement& placement) {
+    return isa::kWordsPerLong * stream_group_lw(placement) * placement.transport.groups_used();
+  };
+  // A tensor as it is has its elements close together, in runs that a sample would cut short: measured, 1.1
+  // to 1.4 times what DRAM passes, the source, the image and tables of half its size.
+  if (!image.is_output) {
+    const auto dram_cycles = [&](const StreamPlacement& placement) {
+      return static_cast<double>(stream_group_lw(placement)) / chip.transfer.dram_lw_per_cycle;
+    };
+    return 1.25 * (dram_cycles(image) + 1.5 * dram_cycles(target));
+  }
+  StreamPlacement sample = target;
+  const int64_t share = isa::ceil_div(words_of(target), kSampleWords);
+  sample.length_lw =
+      isa::round_up(isa::ceil_div(target.length_lw, share), std::max<int64_t>(target.transport.granule(), 1));
+  sample.length_lw = std::min(sample.length_lw, target.length_lw);
+  const WantedStream wanted(sample, graph, chip);
+  const PlacesSource source(image, graph.tensors[static_cast<size_t>(image.access.tensor)].shape, chip);
+  const auto problem =
+      gather_from(wanted, 0, origins.all_of(target.access.tensor), origins.constants(), graph,
+                  [&](TensorId of) -> const PlacesSource* { return of == root ? &source : nullptr; });
+  if (!problem) return std::numeric_limits<double>::infinity();
+  return static_cast<double>(layout::Gather(*problem, chip).estimated_cycles()) *
+         static_cast<double>(words_of(target)) / static_cast<double>(words_of(sample));
 }
 
 namespace {
@@ -224,27 +290,6 @@ namespace {
 bool has_room(const StreamPlacement& image, const StreamPlacement& target) {
   return stream_group_lw(target) <= stream_group_lw(image) &&
          target.transport.groups_used() <= image.transport.groups_used();
-}
-
-/// By axis of a stream's tensor, the dim of the iteration space that is its index; nothing where the access
-/// is more than that.
-std::optional<std::vector<size_t>> dims_of_axes(const StreamPlacement& stream) {
-  const AffineMap& map = stream.access.map;
-  std::vector<size_t> result(map.axes(), stream.extents.size());
-  for (size_t dim = 0; dim < stream.extents.size(); ++dim) {
-    size_t axes = 0;
-    for (size_t axis = 0; axis < map.axes(); ++axis) {
-      if (map.coefficient(axis, dim) == 0 || stream.extents[dim] == 1) continue;
-      if (map.coefficient(axis, dim) != 1 || result[axis] != stream.extents.size()) return std::nullopt;
-      result[axis] = dim;
-      ++axes;
-    }
-    if (axes != 1 && stream.extents[dim] != 1) return std::nullopt;
-  }
-  for (size_t axis = 0; axis < map.axes(); ++axis) {
-    if (map.offset(axis) != 0) return std::nullopt;
-  }
-  return result;
 }
 
 }  // namespace

@@ -109,6 +109,14 @@ struct WantedStream {
 std::optional<layout::GatherProblem> gather_problem(const WantedStream& target, int64_t address,
                                                     const std::map<TensorId, RootImage>& images,
                                                     ElementOrigins& origins, const LayerGraph& graph);
+/// What that takes (Gather::estimated_cycles) with a large image, at a price that grows with neither tensor
+/// nor image: by the first stream numbers of every PE, some kSampleWords words in all; from what the host
+/// sends, by sizes. What a block of DRAM has for several parts is counted in each, so it is too much rather
+/// than too little (0.6 to 5 times the whole's, mostly 0.7 to 2). Infinite when `image` lacks an element. May
+/// run beside others after all_of(target.access.tensor).
+double large_gather_cycles(const StreamPlacement& target, TensorId root, const StreamPlacement& image,
+                           ElementOrigins& origins, const LayerGraph& graph, const isa::Chip& chip);
+inline constexpr int64_t kSampleWords = int64_t{1} << 18;
 /// Whether an image of a root's elements can be used as the stream `target`: every word of the stream that
 /// matters is there, at its place. Around the elements, a kernel's result holds nothing that can be relied
 /// on; what the host or a relayout has made holds the padding of its layout. `places`: stream_places of the

@@ -109,7 +109,7 @@ class ModelPlanner::Impl {
   layout::GatherProblem gather(const ModelPlan& plan, const PlannedStage& stage,
                                const std::vector<int64_t>& addresses) {
     const StreamPlacement& target = plan.images[static_cast<size_t>(stage.result)].placement;
-    check_movable(moved_elements(target), graph_.tensors[static_cast<size_t>(target.access.tensor)].name);
+    check_movable(size_of(target), graph_.tensors[static_cast<size_t>(target.access.tensor)].name);
     forget_places();
     std::map<TensorId, RootImage> images;
     for (size_t k = 0; k < stage.operands.size(); ++k) {
@@ -218,7 +218,9 @@ class ModelPlanner::Impl {
   double least_conversion(TensorId root, int from, int to) {
     if (is_same_by_description(root, from, to).value_or(true)) return 0;
     if (has_halves(from) || has_halves(to)) return sending_beside(root, to);
-    if (is_rough(from, to)) return rough_conversion(from, to);
+    if (is_sampled(from, to)) {
+      if (const auto refused = refused_conversion(from, to)) return *refused;
+    }
     const StreamPlacement& image = placement(to);
     const TensorId tensor = image.access.tensor;
     // What the image leaves out of its tensor may be the root's, each once.
@@ -241,22 +243,27 @@ class ModelPlanner::Impl {
     if (!has_halves(id) && !(is_chosen && has_halves(chosen->second))) return false;
     return !is_chosen || !is_same(chosen->first, chosen->second, id);
   }
-  double rough_conversion(int from, int to) const {
+  std::optional<double> refused_conversion(int from, int to) const {
     if (!has_all_elements(from)) return kNever;
-    if (!is_movable(moved_elements(placement(to)))) return kRefusedCycles;
-    return static_cast<double>(rough_cycles(from, to));
+    if (!is_movable(size_of(placement(to)))) return kRefusedCycles;
+    return std::nullopt;
+  }
+  int64_t sampled_cycles(const PlannedStage& relayout, const ModelPlan& plan, const StreamPlacement& to) {
+    double cycles = 0;
+    for (size_t k = 0; k < relayout.operands.size(); ++k) {
+      const PlannedImage& source = plan.images[static_cast<size_t>(relayout.operands[k])];
+      cycles += large_gather_cycles(to, relayout.roots[k], source.placement, origins_, graph_, chip_);
+    }
+    return static_cast<int64_t>(cycles);
   }
   /// Cycles of making image `to` of the elements that come from `root`, which is there as image `from`.
   double conversion(TensorId root, int from, int to) {
     isa::stop_if_cancelled();
     const auto [found, is_new] = conversions_.try_emplace({root, from, to}, 0);
     if (!is_new) return found->second;
-    if (has_halves(from) || has_halves(to)) {
-      found->second = is_same(root, from, to) ? 0 : sending_beside(root, to);
-    } else {
-      found->second = remembered_conversion(root, from, to);
-    }
-    return found->second;
+    if (has_halves(from) || has_halves(to))
+      return found->second = is_same(root, from, to) ? 0 : sending_beside(root, to);
+    return found->second = remembered_conversion(root, from, to);
   }
   double remembered_conversion(TensorId root, int from, int to) {
     KnownCosts& known = known_costs(root, to);
@@ -267,7 +274,7 @@ class ModelPlanner::Impl {
     if (!gathering.is_done) {
       forget_places();
       origins_.all_of(placement(to).access.tensor);
-      look_at_words(gathering, places(from));
+      look_at_words(gathering, gathering.needs_places() ? &places(from) : nullptr);
     }
     note(gathering);
     return gathering.cycles;
@@ -277,31 +284,43 @@ class ModelPlanner::Impl {
     TensorId root = -1;
     int from = -1, to = -1;
     std::optional<bool> is_same = {};
-    double cycles = 0;
+    double cycles = 0;  ///< at least, as long as it isn't done
     bool is_done = false;
+    bool is_sampled = false;
+    bool needs_places() const { return !is_sampled || !is_same; }
   };
   /// As far as no words have to be looked at.
   Gathering described(TensorId root, int from, int to) {
     Gathering found{root, from, to, known_same(root, from, to)};
-    if (!found.is_same) return found;
-    found.is_done = *found.is_same || is_rough(from, to);
-    if (!*found.is_same && found.is_done) found.cycles = rough_conversion(from, to);
+    found.is_done = found.is_same.value_or(false);
+    if (found.is_done || !is_sampled(from, to)) return found;
+    found.is_sampled = true;
+    const auto refused = refused_conversion(from, to);
+    found.cycles = refused ? *refused : least_conversion(root, from, to);
+    found.is_done = refused && found.is_same;
     return found;
   }
   /// Does the rest, word by word. May run beside others: the origins of the target's tensor are known.
-  void look_at_words(Gathering& found, const std::vector<StreamWord>& places) {
-    const StreamPlacement& image = placement(found.from);
-    const WantedStream wanted(placement(found.to), graph_, chip_);
-    if (!found.is_same)
-      found.is_same = is_same_image(wanted, found.root, image, places, origins_, graph_, chip_);
-    if (!*found.is_same && is_rough(found.from, found.to)) {
-      found.cycles = rough_conversion(found.from, found.to);
-    } else if (!*found.is_same) {
-      const auto problem = gather_problem(wanted, 0, {{found.root, {&places, 0}}}, origins_, graph_);
-      found.cycles =
-          problem ? static_cast<double>(layout::Gather(*problem, chip_).estimated_cycles()) : kNever;
-    }
+  void look_at_words(Gathering& found, const std::vector<StreamWord>* places) {
     found.is_done = true;
+    if (found.needs_places()) {
+      const WantedStream wanted(placement(found.to), graph_, chip_);
+      if (!found.is_same)
+        found.is_same =
+            is_same_image(wanted, found.root, placement(found.from), *places, origins_, graph_, chip_);
+      if (*found.is_same) found.cycles = 0;
+      if (*found.is_same || found.cycles >= kRefusedCycles) return;
+      if (!found.is_sampled) {
+        const auto problem = gather_problem(wanted, 0, {{found.root, {places, 0}}}, origins_, graph_);
+        found.cycles =
+            problem ? static_cast<double>(layout::Gather(*problem, chip_).estimated_cycles()) : kNever;
+        return;
+      }
+    }
+    // No sample says less than what is known of the whole: a plan's bound is a bound.
+    found.cycles = std::max(
+        found.cycles,
+        large_gather_cycles(placement(found.to), found.root, placement(found.from), origins_, graph_, chip_));
   }
   void note(const Gathering& found) {
     KnownCosts& known = known_costs(found.root, found.to);
@@ -330,6 +349,7 @@ class ModelPlanner::Impl {
       for (size_t elements = known_places_; end < gatherings.size() && elements <= kMostPlaces; ++end) {
         const int from = gatherings[end].from;
         origins_.all_of(placement(gatherings[end].to).access.tensor);
+        if (!gatherings[end].needs_places()) continue;
         if (places_.contains(from) || !sources.insert(from).second) continue;
         missing.push_back(from);
         elements += static_cast<size_t>(element_count(shape_of(placement(from))));
@@ -342,7 +362,7 @@ class ModelPlanner::Impl {
       }
       isa::for_each_in_parallel(end - first, [&](size_t k) {
         Gathering& own = gatherings[first + k];
-        look_at_words(own, places_.at(own.from));
+        look_at_words(own, own.needs_places() ? &places_.at(own.from) : nullptr);
       });
       for (size_t k = first; k < end; ++k) note(gatherings[k]);
     }
@@ -359,11 +379,11 @@ class ModelPlanner::Impl {
     KnownCosts*& entry = known_of_[{root, to}];
     if (entry != nullptr) return *entry;
     const StreamPlacement& target = placement(to);
-    const std::string key_of_ends =
-        fmt::format("gather {}\nchip {}\nroot {}\nelements {}\ntensor {}\n{}\n", layout::solver_version(),
-                    chip_.hash, shape_to_string(graph_.tensors[static_cast<size_t>(root)].shape),
-                    origins_.describe(target.access.tensor, root), shape_to_string(shape_of(target)),
-                    placements_.key(to));
+    const std::string key_of_ends = fmt::format(
+        "gather, sampled {}\nchip {}\nroot {}\nelements {}\ntensor {}\n{}\n", layout::solver_version(),
+        chip_.hash, shape_to_string(graph_.tensors[static_cast<size_t>(root)].shape),
+        origins_.describe(target.access.tensor, root), shape_to_string(shape_of(target)),
+        placements_.key(to));
     const auto [found, is_new] = known_.try_emplace(key_of_ends);
     KnownCosts& known = found->second;
     entry = &known;
@@ -421,10 +441,10 @@ class ModelPlanner::Impl {
       break;
     }
   }
-  /// Whether a relayout is counted by sizes alone: what is large; from or to images of rows, whose kernels
+  /// Whether a relayout is counted by a part of it: what is large; from or to images of rows, whose kernels
   /// are to agree anyway; and what the host sends as it is, where there are many ways to take it. What it
   /// sends otherwise is counted so, too, but for states: these stay, and their place is worth the time.
-  bool is_rough(int from, int to) const {
+  bool is_sampled(int from, int to) const {
     if (is_large(from) || is_large(to)) return true;
     const int64_t most = std::max(words(placement(from)), words(placement(to)));
     if (placement(from).is_output)
@@ -437,33 +457,12 @@ class ModelPlanner::Impl {
     const StreamPlacement& image = placement(id);
     return placements_.key(id) == key_of(natural_placement(image.access.tensor, shape_of(image), chip_));
   }
-  int64_t moved_elements(const StreamPlacement& image) const {
-    return std::max(words(image), element_count(shape_of(image)));
-  }
   static int64_t words(const StreamPlacement& image) {
     return isa::kWordsPerLong * stream_group_lw(image) * image.transport.groups_used();
   }
   /// Whether an image surely has them: it is a kernel's result, or all of the tensor as it is. What an
   /// operand is sent as may leave some out.
   bool has_all_elements(int id) const { return placement(id).is_output || is_natural(id); }
-  /// What a gather takes that has little locality, as those between layouts of matrices: DRAM passes the
-  /// source, the image and tables of half its size, and every L2B broadcasts its share of both, 2 LW per
-  /// cycle, of which those that receive them use one in four. Too much rather than too little: what the host
-  /// sends instead is known exactly.
-  int64_t rough_cycles(int from, int to) const {
-    const auto lw = [](int64_t of_words) { return static_cast<double>(of_words) / isa::kWordsPerLong; };
-    const double source = lw(words(placement(from)));
-    const double image = lw(words(placement(to)));
-    const auto dram_rate = [&](int id) {
-      return chip_.transfer.dram_lw_per_cycle * placement(id).transport.groups_used();
-    };
-    const double dram = source / dram_rate(from) + 1.5 * image / dram_rate(to);
-    // A tensor as it is has its elements close together: measured, 1.1 to 1.4 times what DRAM passes.
-    if (!placement(from).is_output) return static_cast<int64_t>(1.25 * dram);
-    constexpr double kUsed = 1.0 / 4;
-    return static_cast<int64_t>(std::max(dram, (source + image) / 2 / kUsed / chip_.l2b_count()));
-  }
-
   /// Whether is_same, as far as it can be told without looking at every word.
   std::optional<bool> is_same_by_description(TensorId root, int from, int to) {
     if (from == to) return true;
@@ -843,10 +842,9 @@ class ModelPlanner::Impl {
         return is_large(layout_id(plan.images[static_cast<size_t>(image)].placement));
       };
       if (is_large(target) || std::ranges::any_of(stage.operands, is_large_source)) {
-        for (const int image : stage.operands) {
-          stage.estimated_cycles +=
-              rough_cycles(layout_id(plan.images[static_cast<size_t>(image)].placement), target);
-        }
+        // Nothing is made for what nobody can run: the origins of a tensor that is read through.
+        if (is_movable(size_of(to)) || !reads_through(tensor))
+          stage.estimated_cycles = sampled_cycles(stage, plan, to);
         plan.summary.relayout_cycles += stage.estimated_cycles;
         ++plan.summary.relayouts;
         plan.summary.constant_bytes += link_bytes(to) / 2;

@@ -3,12 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 #include <map>
 
 #include "compiler/graph/import.h"
 #include "compiler/lowering/lowering_test_util.h"
 #include "compiler/plan/placement_key.h"
+#include "isa/arithmetic.h"
 #include "isa/error.h"
 #include "isa/file.h"
 #include "layout/plan/pbqp_by_cbc.h"
@@ -473,6 +475,111 @@ TEST(SameImage, ProbesRejectNoneThatAre) {
   }
   EXPECT_GT(same, 0);
   EXPECT_GT(rejected, same);
+}
+
+/// Placements of all candidates, operands and results.
+std::vector<StreamPlacement> all_placements(const LayerGraph& graph, const isa::Chip& chip) {
+  const ModelPlanner planner(graph, chip, {});
+  std::vector<StreamPlacement> placements;
+  for (size_t layer = 0; layer < graph.layers.size(); ++layer) {
+    for (const Candidate& candidate : planner.candidates(static_cast<int>(layer)))
+      placements.insert(placements.end(), candidate.placements.begin(), candidate.placements.end());
+  }
+  std::erase_if(placements, [](const StreamPlacement& each) { return each.element == StreamElement::kHalf; });
+  return placements;
+}
+const std::string& of_many_layouts() {
+  static const std::string text = fmt::format(
+      "agraph (float[2,16,12,20] x) => (float[2,24,6,10] y) <float[16,16,3,3] v = {{{}}},"
+      " float[24,16,1,1] w = {{{}}}> {{ a = Conv<pads = [1, 1, 1, 1]>(x, v) b = Relu(a)"
+      " c = MaxPool<kernel_shape = [2, 2], strides = [2, 2]>(b) d = Conv(c, w) y = Softmax(d) }}",
+      numbers(16 * 16 * 9), numbers(24 * 16));
+  return text;
+}
+
+TEST(StreamPlaces, OneByOneAreThoseOfAll) {
+  const LayerGraph graph = graph_of(of_many_layouts());
+  int compared = 0;
+  for (const isa::Chip& chip : {tiny(), isa::find_chip("mncore2")}) {
+    for (const StreamPlacement& placement : all_placements(graph, chip)) {
+      if (!dims_of_axes(placement)) continue;
+      const Shape& shape = graph.tensors[static_cast<size_t>(placement.access.tensor)].shape;
+      const std::vector<StreamWord> all = stream_places(placement, shape, chip);
+      const StreamPlaces places(placement, shape, chip);
+      for (size_t offset = 0; offset < all.size(); ++offset) {
+        ASSERT_EQ(places[static_cast<int64_t>(offset)], all[offset])
+            << placement.layout.to_string() << ", element " << offset;
+      }
+      ++compared;
+    }
+  }
+  EXPECT_GT(compared, 10);
+}
+
+TEST(StreamElements, OfAStreamCutShortAreItsFirst) {
+  const LayerGraph graph = graph_of(of_many_layouts());
+  int compared = 0;
+  for (const isa::Chip& chip : {tiny(), isa::find_chip("mncore2")}) {
+    for (const StreamPlacement& placement : all_placements(graph, chip)) {
+      StreamPlacement cut = placement;
+      cut.length_lw = isa::round_up((placement.length_lw + 2) / 3, placement.transport.granule());
+      if (cut.length_lw >= placement.length_lw) continue;
+      const Shape& shape = graph.tensors[static_cast<size_t>(placement.access.tensor)].shape;
+      const auto all = stream_elements(placement, shape, chip);
+      const auto some = stream_elements(cut, shape, chip);
+      const auto parts = static_cast<size_t>(placement.transport.parts_per_group());
+      for (size_t group = 0; group < all.size(); ++group) {
+        const size_t of_part = some[group].size() / parts;
+        for (size_t k = 0; k < some[group].size(); ++k) {
+          ASSERT_EQ(some[group][k], all[group][k / of_part * (all[group].size() / parts) + k % of_part])
+              << placement.layout.to_string() << ", LW " << k << " of group " << group;
+        }
+      }
+      ++compared;
+    }
+  }
+  EXPECT_GT(compared, 50);
+}
+
+/// What large images cost by a sample is near what they cost: from layouts that kernels make to those that
+/// kernels read. Every so many of the pairs; all of them take minutes.
+void check_samples(size_t step) {
+  const isa::Chip chip = isa::find_chip("mncore2");
+  const LayerGraph graph = graph_of(
+      "agraph (float[4,64,56,56] x, float[64,64,3,3] v) => (float[4,64,56,56] y)"
+      "{ a = Relu(x) b = Conv<pads = [1, 1, 1, 1]>(a, v) y = Sigmoid(b) }");
+  ElementOrigins origins(graph, {});
+  const std::vector<StreamPlacement> placements = all_placements(graph, chip);
+  double sum = 0;
+  size_t pairs = 0;
+  int compared = 0;
+  for (const StreamPlacement& image : placements) {
+    if (!image.is_output) continue;
+    const TensorId root = graph.storage(image.access.tensor);
+    const Shape& shape = graph.tensors[static_cast<size_t>(image.access.tensor)].shape;
+    for (const StreamPlacement& target : placements) {
+      if (target.is_output || graph.storage(target.access.tensor) != root || pairs++ % step != 0) continue;
+      const std::vector<StreamWord> places = stream_places(image, shape, chip);
+      const WantedStream wanted(target, graph, chip);
+      if (is_same_image(wanted, root, image, places, origins, graph, chip)) continue;
+      const auto problem = gather_problem(wanted, 0, {{root, {&places, 0}}}, origins, graph);
+      const auto whole = static_cast<double>(layout::Gather(*problem, chip).estimated_cycles());
+      const double sampled = large_gather_cycles(target, root, image, origins, graph, chip);
+      const std::string ways = image.layout.to_string() + " -> " + target.layout.to_string();
+      EXPECT_GT(sampled, 0.5 * whole) << ways;
+      EXPECT_LT(sampled, 20 * whole) << ways;
+      sum += std::log(sampled / whole);
+      ++compared;
+    }
+  }
+  EXPECT_GT(compared, 3);
+  EXPECT_LT(std::exp(sum / compared), 2.5);
+}
+TEST(LargeGathers, AreNearTheWhole) {
+  check_samples(13);
+}
+TEST(LargeGathers, NightlyAreNearTheWhole) {
+  check_samples(1);
 }
 
 /// 2^30 elements one by one would take 20 GB. A plan needs only their number; a program of such a relayout

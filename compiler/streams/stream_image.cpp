@@ -26,6 +26,13 @@ constexpr const char* kStreamImagePart = "stream image";
 int64_t period_of(const layout::Transport& transport) {
   return std::max<int64_t>(8, transport.run_lw() * transport.dealt_over() / transport.l2bm_lw_per_number());
 }
+/// That constant.
+int64_t period_lw_of(const layout::Transport& transport) {
+  const int64_t period = period_of(transport);
+  Coordinates next;
+  next[Level::kAddress] = period;
+  return transport.dram_place(next, period + 1).address - transport.dram_place({}, period + 1).address;
+}
 
 /// The cells of an image, one per LW, by (place code, stream number). A place code is a linear function of
 /// the coordinates on the levels, so that the contributions of a layout's axes add up, as the numbers do; the
@@ -44,12 +51,8 @@ class CellTable {
         shift_(std::has_single_bit(static_cast<uint64_t>(period_))
                    ? std::countr_zero(static_cast<uint64_t>(period_))
                    : -1),
-        first_(static_cast<size_t>(period_ * codes_), nullptr) {
-    Coordinates next;
-    next[Level::kAddress] = period_;
-    period_lw_ = placement.transport.dram_place(next, period_ + 1).address -
-                 placement.transport.dram_place({}, period_ + 1).address;
-  }
+        period_lw_(period_lw_of(placement.transport)),
+        first_(static_cast<size_t>(period_ * codes_), nullptr) {}
 
   Cell& at(int64_t code, int64_t number) {
     const int64_t periods = shift_ >= 0 ? number >> shift_ : number / period_;
@@ -73,7 +76,7 @@ class CellTable {
   int64_t codes_;
   int64_t period_;
   int shift_;  ///< the period's logarithm; -1: it has none
-  int64_t period_lw_ = 0;
+  int64_t period_lw_;
   std::vector<Cell*> first_;  ///< by number and code: the cell of the first period
 };
 
@@ -85,8 +88,10 @@ struct AxisTable {
   std::vector<int64_t> offset;                ///< of the tensor's element
   std::vector<std::vector<int64_t>> checked;  ///< tensor index on each axis that may leave the tensor
   AxisTable(size_t checked_axes, size_t size) : checked(checked_axes) {
-    for (std::vector<int64_t>* column : {&code, &number, &word, &offset}) column->reserve(size);
-    for (std::vector<int64_t>& column : checked) column.reserve(size);
+    constexpr size_t kMostToReserve = size_t{1} << 22;  // a stream that is cut short has few of a large axis
+    for (std::vector<int64_t>* column : {&code, &number, &word, &offset})
+      column->reserve(std::min(size, kMostToReserve));
+    for (std::vector<int64_t>& column : checked) column.reserve(std::min(size, kMostToReserve));
   }
   /// Of an axis with one place.
   static AxisTable of_one(size_t checked_axes) {
@@ -98,10 +103,12 @@ struct AxisTable {
   int64_t size() const { return static_cast<int64_t>(code.size()); }
 };
 
-/// Calls `visit(offset or -1, code, number, word)` for every iteration point.
+/// Calls `visit(offset or -1, code, number, word)` for every iteration point whose number is one of the
+/// stream's: it may be cut short.
 class PointWalk {
  public:
-  PointWalk(const StreamPlacement& placement, const Shape& tensor_shape, const isa::Chip& chip) {
+  PointWalk(const StreamPlacement& placement, const Shape& tensor_shape, const isa::Chip& chip)
+      : numbers_(placement.length_lw) {
     const AffineMap& map = placement.access.map;
     isa::check_internal(map.axes() == tensor_shape.size(), kStreamImagePart,
                         "stream '{}': access of rank {} to shape {}", placement.name, map.axes(),
@@ -169,7 +176,13 @@ class PointWalk {
       }
       State index, place;
       index.checked.resize(checked_axes.size());
-      for (int64_t i = 0; i < size; ++i) {
+      for (int64_t i = 0; i < size;) {
+        if (place.number >= numbers_) {
+          i = behind_equals(i, factors);
+          set(index, digits, i);
+          set(place, factors, i);
+          continue;
+        }
         table.code.push_back(place.code);
         table.number.push_back(place.number);
         table.word.push_back(place.word);
@@ -177,6 +190,7 @@ class PointWalk {
         for (size_t c = 0; c < checked_axes.size(); ++c) table.checked[c].push_back(index.checked[c]);
         count_up(index, digits);
         count_up(place, factors);
+        ++i;
       }
       axes_.push_back(std::move(table));
     }
@@ -225,6 +239,24 @@ class PointWalk {
     }
   }
 
+  static void set(State& state, std::vector<Digit>& digits, int64_t number) {
+    for (Digit& digit : digits) {
+      state.add(digit.step, number % digit.size - digit.value);
+      digit.value = number % digit.size;
+      number /= digit.size;
+    }
+  }
+  /// The next number with a slower digit than the fastest that isn't zero: all before it have no smaller
+  /// stream number than this one.
+  static int64_t behind_equals(int64_t number, const std::vector<Digit>& digits) {
+    int64_t block = 1;
+    for (const Digit& digit : digits) {
+      block *= digit.size;
+      if (digit.value != 0) break;
+    }
+    return (number / block + 1) * block;
+  }
+
   template <typename Visit>
   void axis(size_t k, const State& outer, Visit&& visit) const {
     const AxisTable& table = axes_[k];
@@ -235,6 +267,7 @@ class PointWalk {
         if (k == 0) isa::stop_if_cancelled();
         state.code = outer.code + table.code[i];
         state.number = outer.number + table.number[i];
+        if (state.number >= numbers_) continue;
         state.word = outer.word + table.word[i];
         state.offset = outer.offset + table.offset[i];
         for (size_t c = 0; c < state.checked.size(); ++c)
@@ -244,6 +277,7 @@ class PointWalk {
       return;
     }
     for (size_t i = 0; i < size; ++i) {
+      if (outer.number + table.number[i] >= numbers_) continue;
       bool inside = true;
       for (size_t c = 0; c < outer.checked.size(); ++c) {
         inside &= static_cast<uint64_t>(outer.checked[c] + table.checked[c][i]) < checked_extent_[c];
@@ -253,6 +287,7 @@ class PointWalk {
     }
   }
 
+  int64_t numbers_;
   std::vector<AxisTable> axes_;
   std::vector<uint64_t> checked_extent_;
   std::vector<int64_t> checked_base_;
@@ -398,8 +433,10 @@ void for_each_place(const StreamPlacement& placement, const Shape& tensor_shape,
   if (!all_replicas) replicas = {{0, 0, 0}};
 
   walk.run([&](int64_t offset, int64_t code, int64_t number, int64_t word) {
-    for (const Replica& replica : replicas)
-      put(cells.at(code + replica.code, number + replica.number), word + replica.word, offset);
+    for (const Replica& replica : replicas) {
+      if (number + replica.number < placement.length_lw)
+        put(cells.at(code + replica.code, number + replica.number), word + replica.word, offset);
+    }
   });
 }
 
@@ -468,6 +505,90 @@ std::vector<StreamWord> stream_places(const StreamPlacement& placement, const Sh
                    if (place.group < 0) place = {cell.place.group, cell.place.word + word};
                  });
   return result;
+}
+
+std::optional<std::vector<size_t>> dims_of_axes(const StreamPlacement& stream) {
+  const AffineMap& map = stream.access.map;
+  std::vector<size_t> result(map.axes(), stream.extents.size());
+  for (size_t dim = 0; dim < stream.extents.size(); ++dim) {
+    size_t axes = 0;
+    for (size_t axis = 0; axis < map.axes(); ++axis) {
+      if (map.coefficient(axis, dim) == 0 || stream.extents[dim] == 1) continue;
+      if (map.coefficient(axis, dim) != 1 || result[axis] != stream.extents.size()) return std::nullopt;
+      result[axis] = dim;
+      ++axes;
+    }
+    if (axes != 1 && stream.extents[dim] != 1) return std::nullopt;
+  }
+  for (size_t axis = 0; axis < map.axes(); ++axis) {
+    if (map.offset(axis) != 0) return std::nullopt;
+  }
+  return result;
+}
+
+StreamPlaces::StreamPlaces(const StreamPlacement& placement, const Shape& tensor_shape, const isa::Chip& chip)
+    : length_lw_(placement.length_lw),
+      transport_(placement.transport),
+      shape_(tensor_shape),
+      period_(period_of(placement.transport)),
+      period_lw_(period_lw_of(placement.transport)),
+      known_(static_cast<size_t>(period_ * chip.pe_count())) {
+  require_floats(placement);
+  const auto dims = dims_of_axes(placement);
+  isa::check_internal(dims.has_value(), kStreamImagePart, "places of '{}' one by one", placement.name);
+  std::vector<size_t> axis_of_dim(placement.extents.size(), shape_.size());
+  for (size_t axis = 0; axis < shape_.size(); ++axis) {
+    const size_t dim = (*dims)[axis];
+    limits_.push_back(dim < placement.extents.size() ? placement.extents[dim] : 1);
+    if (dim < axis_of_dim.size()) axis_of_dim[dim] = axis;
+  }
+  for (size_t k = 0; k < placement.axis_dims.size(); ++k) {
+    Axis axis;
+    for (const int dim : placement.axis_dims[k]) {
+      const auto d = static_cast<size_t>(dim);
+      if (axis_of_dim[d] < shape_.size()) axis.dims.emplace_back(axis_of_dim[d], placement.extents[d]);
+    }
+    const std::vector<layout::Factor>& factors = placement.layout.axes()[k];
+    for (auto factor = factors.rbegin(); factor != factors.rend(); ++factor) {
+      Coordinates one;
+      one[factor->level] = factor->stride;
+      axis.digits.push_back(
+          {factor->size, layout::pe_number(one, chip), one[Level::kAddress], one[Level::kWord]});
+    }
+    axes_.push_back(std::move(axis));
+  }
+  for (int64_t code = 0; code < chip.pe_count(); ++code) places_.push_back(layout::place_of_pe(code, chip));
+}
+
+StreamWord StreamPlaces::operator[](int64_t offset) const {
+  std::array<int64_t, 16> few;
+  std::vector<int64_t> many(shape_.size() > few.size() ? shape_.size() : 0);
+  int64_t* const index = many.empty() ? few.data() : many.data();
+  for (size_t axis = shape_.size(); axis-- > 0; offset /= shape_[axis]) {
+    index[axis] = offset % shape_[axis];
+    if (index[axis] >= limits_[axis]) return {};
+  }
+  int64_t code = 0, number = 0, word = 0;
+  for (const Axis& axis : axes_) {
+    int64_t rest = 0;
+    for (const auto& [dim, extent] : axis.dims) rest = rest * extent + index[dim];
+    for (const Digit& digit : axis.digits) {
+      if (rest == 0) break;
+      const int64_t value = rest % digit.size;
+      rest /= digit.size;
+      code += value * digit.code;
+      number += value * digit.number;
+      word += value * digit.word;
+    }
+  }
+  const int64_t in_period = number % period_;
+  auto& place = known_[static_cast<size_t>(in_period * static_cast<int64_t>(places_.size()) + code)];
+  if (!place) {
+    Coordinates at = places_[static_cast<size_t>(code)];
+    at[Level::kAddress] = in_period;
+    place = transport_.dram_place(at, std::max(length_lw_, number + 1));
+  }
+  return {place->group, isa::kWordsPerLong * (place->address + number / period_ * period_lw_) + word};
 }
 
 std::vector<StreamWord> words_of_point(const StreamPlacement& placement, const std::vector<int64_t>& point) {

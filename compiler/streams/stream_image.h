@@ -2,6 +2,8 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "compiler/streams/stream_placement.h"
@@ -38,7 +40,7 @@ using StreamLw = std::array<int64_t, 2>;
 inline constexpr int64_t kStreamFill = -1;     ///< read outside the tensor: `access.fill`
 inline constexpr int64_t kStreamPadding = -2;  ///< no iteration point: the layout's padding
 /// By group. As for stream_places, of a stream of floats: nothing on the chip makes or reads halves one by
-/// one.
+/// one. A placement that is cut short, to a smaller length_lw, has the elements of the numbers that are left.
 std::vector<std::vector<StreamLw>> stream_elements(const StreamPlacement& placement,
                                                    const Shape& tensor_shape, const isa::Chip& chip);
 
@@ -52,6 +54,35 @@ struct StreamWord {
 /// Where a stream has each element of its tensor, by offset; one of its places if there are several.
 std::vector<StreamWord> stream_places(const StreamPlacement& placement, const Shape& tensor_shape,
                                       const isa::Chip& chip);
+/// The same for elements asked for one by one, where only some of a large tensor's matter: nothing is as long
+/// as the tensor. For streams with dims_of_axes.
+class StreamPlaces {
+ public:
+  StreamPlaces(const StreamPlacement& placement, const Shape& tensor_shape, const isa::Chip& chip);
+  StreamWord operator[](int64_t offset) const;
+
+ private:
+  struct Digit {
+    int64_t size;
+    int64_t code, number, word;  ///< what one more of it adds
+  };
+  struct Axis {
+    std::vector<std::pair<size_t, int64_t>> dims;  ///< of the tensor, and their extents
+    std::vector<Digit> digits;                     ///< of the layout, the fastest first
+  };
+  int64_t length_lw_;
+  layout::Transport transport_;
+  Shape shape_;
+  Shape limits_;  ///< by axis of the tensor: the stream has so many
+  std::vector<Axis> axes_;
+  int64_t period_, period_lw_;
+  std::vector<layout::Coordinates> places_;  ///< of PEs, by code
+  mutable std::vector<std::optional<layout::Transport::DramPlace>>
+      known_;  ///< by number of a period, and code
+};
+/// By axis of a stream's tensor, the dim of the iteration space that is its index; nothing where the access
+/// is more than that.
+std::optional<std::vector<size_t>> dims_of_axes(const StreamPlacement& stream);
 /// The words that a stream has for one point of its iteration space.
 std::vector<StreamWord> words_of_point(const StreamPlacement& placement, const std::vector<int64_t>& point);
 /// The bits of a layout's padding in a word of a stream.
