@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdlib>
 
 namespace kodama::isa {
@@ -9,6 +10,11 @@ namespace kodama::isa {
 template <typename T>
 T rounds(T usual, T in_long_suite) {
   return std::getenv("KODAMA_LONG") != nullptr ? in_long_suite : usual;
+}
+
+/// Whether a test takes number `number` of many that are alike: of `share` one, all in the long suite.
+inline bool one_of(size_t share, size_t number) {
+  return number % rounds<size_t>(share, 1) == 0;
 }
 
 }  // namespace kodama::isa

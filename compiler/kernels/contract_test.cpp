@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <random>
 #include <string>
 
@@ -11,6 +12,7 @@
 #include "compiler/kernels/rows_windows.h"
 #include "compiler/streams/stream_image.h"
 #include "isa/error.h"
+#include "isa/rounds_test_util.h"
 #include "scheduler/pipeline/pipeline.h"
 #include "simulator/machine.h"
 
@@ -126,54 +128,48 @@ Case conv(const ConvSizes& s) {
                    {s.batch, s.group * s.in, s.height, s.width}, {{s.group * s.out}});
 }
 
-/// An affine map at the points of a line of iterations along a dimension, from a point on: the tests' own
-/// code isn't optimized, and applies a map once for a line.
-class Line {
- public:
-  Line(const AffineMap& map, std::vector<int64_t> point, size_t dim) : index_(map.apply(point)) {
+/// The elements of a tensor that an affine map names on a line of iterations along a dimension, from a point
+/// on: number `at + k * step` at iteration k of those from `begin` to `end`, outside of the tensor elsewhere.
+/// The tests' own code isn't optimized, and applies a map once for a line.
+struct Line {
+  Line(const AffineMap& map, std::vector<int64_t> point, size_t dim, const Shape& shape) {
+    const std::vector<int64_t> index = map.apply(point);
     ++point[dim];
     const std::vector<int64_t> next = map.apply(point);
-    for (size_t a = 0; a < index_.size(); ++a) step_.push_back(next[a] - index_[a]);
-  }
-  void advance() {
-    const int64_t* step = step_.data();
-    int64_t* const end = index_.data() + index_.size();
-    for (int64_t* index = index_.data(); index != end; ++index) *index += *step++;
-  }
-  /// The element's number in a tensor of that shape; -1: there is none.
-  int64_t offset(const Shape& shape) const {
-    int64_t result = 0;
-    const int64_t* extent = shape.data();
-    const int64_t* const end = index_.data() + index_.size();
-    for (const int64_t* index = index_.data(); index != end; ++index, ++extent) {
-      if (*index < 0 || *index >= *extent) return -1;
-      result = result * *extent + *index;
+    for (size_t a = 0; a < index.size(); ++a) {
+      const int64_t extent = shape[a];
+      const int64_t by = next[a] - index[a];
+      at = at * extent + index[a];
+      step = step * extent + by;
+      if (by == 0 && (index[a] < 0 || index[a] >= extent)) end = 0;
+      if (by == 0) continue;
+      // The iterations whose index is the lowest, and the highest, of the tensor's.
+      const int64_t low = by > 0 ? -index[a] : extent - 1 - index[a];
+      const int64_t high = by > 0 ? extent - 1 - index[a] : -index[a];
+      begin = std::max(begin,
+                       static_cast<int64_t>(std::ceil(static_cast<double>(low) / static_cast<double>(by))));
+      end = std::min(
+          end, static_cast<int64_t>(std::floor(static_cast<double>(high) / static_cast<double>(by))) + 1);
     }
-    return result;
   }
 
- private:
-  std::vector<int64_t> index_;
-  std::vector<int64_t> step_;
+  int64_t at = 0, step = 0;
+  int64_t begin = 0, end = std::numeric_limits<int64_t>::max();
 };
 
 /// The elements an access reads along a line, in double.
 class Operand {
  public:
   Operand(const TensorAccess& access, const Tensor& tensor, const std::vector<int64_t>& point, size_t dim)
-      : line_(access.map, point, dim),
-        shape_(tensor.shape()),
+      : line_(access.map, point, dim, tensor.shape()),
         values_(tensor.data<float>().data()),
         fill_(access.fill) {}
-  void advance() { line_.advance(); }
-  double value() const {
-    const int64_t offset = line_.offset(shape_);
-    return offset < 0 ? fill_ : values_[offset];
+  double value(int64_t k) const {
+    return k < line_.begin || k >= line_.end ? fill_ : values_[line_.at + k * line_.step];
   }
 
  private:
   Line line_;
-  const Shape& shape_;
   const float* values_;
   double fill_;
 };
@@ -207,28 +203,26 @@ Expected expected(const Case& layer, const std::vector<Tensor>& tensors, MatrixP
     return false;
   };
   do {
-    Operand a(contract.a, tensors[0], point, longest);
-    Operand b(contract.b, tensors[1], point, longest);
-    Line output(contract.output, point, longest);
-    for (int64_t left = contract.dims[longest].extent; left > 0; --left) {
-      const auto at = static_cast<size_t>(output.offset(contract.output_shape));
-      const double x = a.value();
-      const double y = b.value();
-      result.sum[at] += x * y;
-      result.bound[at] += epsilon * (std::abs(x) * largest_b + largest_a * std::abs(y));
-      a.advance();
-      b.advance();
-      output.advance();
+    const Operand a(contract.a, tensors[0], point, longest);
+    const Operand b(contract.b, tensors[1], point, longest);
+    const Line output(contract.output, point, longest, contract.output_shape);
+    double* sum = result.sum.data() + output.at;
+    double* bound = result.bound.data() + output.at;
+    const int64_t extent = contract.dims[longest].extent;
+    for (int64_t k = 0; k < extent; ++k) {
+      const double x = a.value(k);
+      const double y = b.value(k);
+      *sum += x * y;
+      *bound += epsilon * (std::abs(x) * largest_b + largest_a * std::abs(y));
+      sum += output.step;
+      bound += output.step;
     }
-    for (size_t k = 0; k < contract.epilogue_inputs.size(); ++k) {
-      Operand other(contract.epilogue_inputs[k], tensors[2 + k], point, longest);
-      Line beside(contract.output, point, longest);
-      for (int64_t left = contract.dims[longest].extent; left > 0; --left) {
-        std::vector<double>& values = others[static_cast<size_t>(beside.offset(contract.output_shape))];
+    for (size_t input = 0; input < contract.epilogue_inputs.size(); ++input) {
+      const Operand other(contract.epilogue_inputs[input], tensors[2 + input], point, longest);
+      for (int64_t k = 0; k < extent; ++k) {
+        std::vector<double>& values = others[static_cast<size_t>(output.at + k * output.step)];
         values.resize(contract.epilogue_inputs.size());
-        values[k] = other.value();
-        other.advance();
-        beside.advance();
+        values[input] = other.value(k);
       }
     }
   } while (next_line());
@@ -380,10 +374,10 @@ void concatenate(TensorId whole, const std::vector<int64_t>& channels, LayerGrap
 const std::string kLinesOfLanes = "L1B lanes";
 const std::string kSumsOfL2bs = "L2B input channels";
 
-/// All candidates of a kernel of rows; tensor `constant` is the matrix, -1: none is. There are at least
-/// `least`. With `parts`, the operand is concatenated of tensors with so many channels, and only those that
-/// read them run. With `wanted`, L2Bs have eight L1Bs, and those run whose description has it: of lanes also
-/// what others are cheaper than.
+/// Candidates of a kernel of rows, of three one by default, others for another seed; tensor `constant` is the
+/// matrix, -1: none is. There are at least `least`. With `parts`, the operand is concatenated of tensors with
+/// so many channels, and only those that read them run. With `wanted`, L2Bs have eight L1Bs, and those run
+/// whose description has it: of lanes also what others are cheaper than.
 void check_rows(Case layer, TensorId constant, uint32_t seed, size_t least = 1,
                 const std::vector<int64_t>& parts = {}, const char* kernel = "contract-rows",
                 MatrixPrecision precision = MatrixPrecision::kGFloat, const std::string& wanted = "") {
@@ -431,7 +425,9 @@ void check_rows(Case layer, TensorId constant, uint32_t seed, size_t least = 1,
   machine_options.memory = simulator::MachineOptions::Memory::kDirty;
   machine_options.seed = seed;
   simulator::Machine machine(chip, machine_options);
-  for (const Candidate& candidate : candidates) {
+  for (size_t number = 0; number < candidates.size(); ++number) {
+    if (number > 0 && !isa::one_of(3, number + seed)) continue;
+    const Candidate& candidate = candidates[number];
     SCOPED_TRACE(candidate.description);
     // Layouts of streams name PE memory, which has room for short ones only.
     const auto is_short = [&](const StreamPlacement& stream) {
@@ -970,7 +966,7 @@ TEST(StreamImage, EveryElementIsWhereTheTransportSays) {
               image.groups[static_cast<size_t>(place.group)][static_cast<size_t>(place.address)];
           const auto bits = static_cast<uint32_t>(at[layout::Level::kWord] == 0 ? lw >> 32 : lw);
           ASSERT_EQ(std::bit_cast<float>(bits),
-                    static_cast<float>(Operand(placement.access, tensor, point, 0).value()))
+                    static_cast<float>(Operand(placement.access, tensor, point, 0).value(0)))
               << placement.name << " " << placement.layout.to_string();
         }
         size_t d = point.size();
