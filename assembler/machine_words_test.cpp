@@ -9,6 +9,7 @@
 #include "assembler/assembler.h"
 #include "assembler/random_program.h"
 #include "isa/costs.h"
+#include "isa/rounds_test_util.h"
 
 /// The golden words are put together by hand from the field table of the encoding page.
 namespace kodama::assembler {
@@ -436,7 +437,8 @@ TEST(MachineWords, RandomProgramsComeBack) {
   int steps = 0;
   size_t widest = 0;
   std::set<std::string> mnemonics;
-  for (uint64_t seed = 1; seed <= 20; ++seed) {
+  const auto programs = isa::random_cases<uint64_t>(8, 3, 20);
+  for (uint64_t seed = 1; seed <= programs; ++seed) {
     RandomOptions options;
     // Together with the rules of a step, so that most of what is drawn has a form.
     options.accept = [&](const isa::Instruction& i) {
@@ -468,7 +470,7 @@ TEST(MachineWords, RandomProgramsComeBack) {
     }
     ASSERT_EQ(parse(print(again)), again);
   }
-  EXPECT_GT(steps, 1000);
+  EXPECT_GT(steps, 50 * static_cast<int>(programs));
   EXPECT_GE(widest, 3u);
   EXPECT_GT(mnemonics.size(), 30u);
 }
@@ -491,7 +493,8 @@ TEST(MachineWords, ClashesAreTheRulesOfParallelIssue) {
   RandomProgram random(chip(), 5, options);
   int clashes = 0;
   int agreements = 0;
-  for (int k = 0; k < 5000; ++k) {
+  const int pairs = isa::random_cases(2500, 400, 5000);
+  for (int k = 0; k < pairs; ++k) {
     const isa::Step step{{random.instruction(), random.instruction()}};
     const std::string rule = isa::issue_conflict(step.instructions, chip());
     std::string clash;
@@ -519,13 +522,13 @@ TEST(MachineWords, ClashesAreTheRulesOfParallelIssue) {
     }
     agreements += rule.empty() ? 1 : 0;
   }
-  EXPECT_GT(clashes, 500);
-  EXPECT_GT(agreements, 500);
+  EXPECT_GT(clashes, pairs / 10);
+  EXPECT_GT(agreements, pairs / 10);
 }
 
 TEST(MachineWords, RandomBitsAreReadOrRefused) {
   std::mt19937_64 random(1);
-  for (int i = 0; i < 20000; ++i) {
+  for (int i = 0; i < isa::random_cases(10000, 2000, 20000); ++i) {
     std::string text = word({});
     for (uint64_t k = 1 + random() % 8; k > 0; --k) text[2 + random() % kWordBits] ^= 1;
     isa::Program program;

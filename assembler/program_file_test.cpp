@@ -7,6 +7,7 @@
 #include "assembler/assembler.h"
 #include "assembler/random_program.h"
 #include "isa/error.h"
+#include "isa/rounds_test_util.h"
 
 namespace kodama::assembler {
 namespace {
@@ -44,7 +45,7 @@ std::string error_of(std::string_view bytes, const isa::Chip& chip = tiny()) {
   return "";
 }
 TEST(ProgramFile, ProgramsComeBackEqual) {
-  for (uint64_t seed = 1; seed <= 50; ++seed) {
+  for (uint64_t seed = 1; seed <= isa::random_cases<uint64_t>(20, 5, 50); ++seed) {
     const isa::Program program = program_with_loops(seed, 100);
     const std::string bytes = save_program(program, tiny());
     EXPECT_TRUE(looks_like_program_file(bytes));
@@ -189,7 +190,7 @@ TEST(ProgramFile, EveryCutAndEveryFlippedBitIsSeen) {
 TEST(ProgramFile, ChangedBytesWithARightChecksumDoNoHarm) {
   std::mt19937 random(1);
   const std::string bytes = save_program(program_with_loops(3, 30), tiny());
-  for (int i = 0; i < 5000; ++i) {
+  for (int i = 0; i < isa::random_cases(2500, 600, 5000); ++i) {
     std::string changed = bytes;
     for (uint32_t k = 1 + random() % 3; k > 0; --k)
       changed[12 + random() % (changed.size() - 16)] = static_cast<char>(random());

@@ -10,6 +10,7 @@
 #include "assembler/program_file.h"
 #include "assembler/random_program.h"
 #include "isa/error.h"
+#include "isa/rounds_test_util.h"
 
 namespace kodama::assembler {
 namespace {
@@ -28,7 +29,7 @@ TEST_P(RoundTrip, EveryMnemonicInManyForms) {
   for (const isa::Instruction& form : isa::all_mnemonics()) {
     if (form.opcode == isa::Opcode::kWait) continue;
     const bool transfer = isa::info(form.opcode).group == isa::IssueGroup::kMv;
-    for (int i = 0; i < 20; ++i) {
+    for (int i = 0; i < isa::random_cases(20, 6, 20); ++i) {
       const isa::Instruction instruction = random.instruction(form);
       isa::Program program;
       if (transfer) {
@@ -42,13 +43,8 @@ TEST_P(RoundTrip, EveryMnemonicInManyForms) {
   }
 }
 
-#if defined(KODAMA_SANITIZED)
-constexpr int kFuzzedTexts = 4000;
-constexpr uint64_t kRandomPrograms = 6;
-#else
-constexpr int kFuzzedTexts = 20000;
-constexpr uint64_t kRandomPrograms = 20;
-#endif
+const int kFuzzedTexts = isa::random_cases(8000, 1000, 20000);
+const uint64_t kRandomPrograms = isa::random_cases(8, 3, 20);
 
 TEST_P(RoundTrip, RandomPrograms) {
   size_t widest = 0;
@@ -116,7 +112,7 @@ TEST(RandomPrograms, LoopsOfEveryKind) {
   RandomOptions options;
   options.loops = true;
   options.even_opcodes = true;
-  for (uint64_t seed = 1; seed <= 200; ++seed) {
+  for (uint64_t seed = 1; seed <= isa::random_cases<uint64_t>(120, 60, 200); ++seed) {
     const isa::Program program = RandomProgram(chip("tiny"), seed, options).program(20);
     look(program.statements, 0);
     const isa::Program unrolled = assemble(print(program), "random", chip("tiny"));

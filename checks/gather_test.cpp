@@ -12,6 +12,7 @@
 
 #include "isa/arithmetic.h"
 #include "isa/hazards.h"
+#include "isa/rounds_test_util.h"
 #include "scheduler/verify/verify.h"
 #include "simulator/machine.h"
 
@@ -134,7 +135,7 @@ isa::Chip small_dram(const char* name) {
 
 TEST(Gather, RandomImagesOnTiny) {
   const isa::Chip chip = small_dram("tiny");
-  for (uint64_t seed = 1; seed <= 40; ++seed) {
+  for (uint64_t seed = 1; seed <= isa::rounds<uint64_t>(16, 40); ++seed) {
     std::mt19937_64 engine(seed);
     // The large ones need more windows than one round has.
     const Case each = random_case(engine, chip, seed % 8 == 0 ? 60000 : 2000, seed % 3 != 0);
@@ -144,7 +145,7 @@ TEST(Gather, RandomImagesOnTiny) {
 
 TEST(Gather, RandomImagesOnMncore2) {
   const isa::Chip chip = small_dram("mncore2");
-  for (uint64_t seed = 1; seed <= 4; ++seed) {
+  for (uint64_t seed = 1; seed <= isa::rounds<uint64_t>(2, 4); ++seed) {
     std::mt19937_64 engine(seed);
     const Case each = random_case(engine, chip, 40000, seed % 3 != 0);
     ASSERT_EQ(difference(each, chip, seed), "") << "seed " << seed;
@@ -392,7 +393,7 @@ TEST(Gather, BitsInAnyOrder) {
   const isa::Chip chip = small_dram("mncore2");
   constexpr int kBits = 15;  // of a word in a group
   int64_t crossing = 0, dealt = 0;
-  for (uint64_t seed = 1; seed <= 16; ++seed) {
+  for (uint64_t seed = 1; seed <= isa::rounds<uint64_t>(6, 16); ++seed) {
     SCOPED_TRACE(seed);
     std::mt19937_64 engine(seed);
     std::vector<int> bits(kBits + 2);

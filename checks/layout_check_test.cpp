@@ -152,7 +152,7 @@ TEST(Conversion, FullMemories) {
 }
 
 TEST(Conversion, RandomOnesAreRight) {
-  const uint64_t count = isa::rounds(24, 60);  // layout.fuzz has more
+  const uint64_t count = isa::rounds(12, 60);  // layout.fuzz has more
   int by_primitives = 0;
   for (uint64_t seed = 1; seed <= count; ++seed) {
     const ConversionProblem each = layout::random_problem(seed, chip(), 256);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "isa/error.h"
+#include "isa/rounds_test_util.h"
 
 namespace kodama::isa {
 namespace {
@@ -136,7 +137,7 @@ TEST(Convert, FloatsToHalvesQuickly) {
         << std::hex << bits;
   };
   // Every exponent, around what is rounded up, down and to even.
-  for (uint32_t high = 0; high < 1U << 20; high += 3) {
+  for (uint32_t high = 0; high < 1U << 20; high += random_cases(3U, 23U, 3U)) {
     for (const uint32_t low : {0U, 1U, 0x7ffU, 0x800U, 0xfffU}) check(high << 12 | low);
   }
 }
@@ -213,7 +214,7 @@ std::vector<uint64_t> block_rules(const std::vector<uint64_t>& block, int k, boo
 
 TEST(BlockFloat, AgreesWithTheRules) {
   std::mt19937_64 random(3);
-  for (int i = 0; i < 100000; ++i) {
+  for (int i = 0; i < isa::random_cases(50000, 6000, 100000); ++i) {
     const int k = 6 + static_cast<int>(random() % 4);
     const bool extended = (random() & 1) != 0;
     const int spread = 1 + static_cast<int>(random() % 20);

@@ -8,6 +8,7 @@
 
 #include "assembler/assembler.h"
 #include "isa/error.h"
+#include "isa/rounds_test_util.h"
 #include "simulator/engine/kernels/kernels.h"
 #include "simulator/test_chip.h"
 
@@ -46,7 +47,7 @@ TEST(Differential, TransfersBetweenStepsThatUseTheL2bm) {
     small.memory.l2bm_lw = 512;
     return small;
   }();
-  for (unsigned seed = 1; seed <= 400; ++seed) {
+  for (unsigned seed = 1; seed <= isa::rounds(160U, 400U); ++seed) {
     std::mt19937 random(seed);
     const auto place = [&] { return 64 * (random() % 8); };
     std::string text;

@@ -35,11 +35,11 @@ install_packages() {
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${missing[@]}"
 }
 
-# build PRESET [TARGET...]; a preset NAME-part builds a part of the preset NAME.
+# build PRESET [TARGET...]
 build() {
   local preset=$1
   shift
   say "building (preset $preset)"
-  cmake --preset "${preset%-part}" >/dev/null
+  cmake --preset "$preset" >/dev/null
   cmake --build --preset "$preset" ${1:+--target "$@"}
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is needed, builds, and passes the tests. test.sh [PRESET...] (default: release); KODAMA_LONG=1 adds
-# the long suite. Presets: release, dev, asan, clang; clang-part, which takes isa and assembler of the clang preset,
-# is for CI.
+# the long suite. Presets: release, dev, asan, clang; clang-part, which is isa and assembler with clang, not
+# optimized, is for CI.
 source "$(dirname "${BASH_SOURCE[0]}")/prepare.sh"
 presets=("${@:-release}")
 packages=(tools/packages.txt)
@@ -15,7 +15,7 @@ for preset in "${presets[@]}"; do
   build "$preset"
   say "tests (preset $preset)"
   if [ -n "${KODAMA_LONG:-}" ]; then
-    ctest --test-dir "build/${preset%-part}" --output-on-failure
+    ctest --test-dir "build/$preset" --output-on-failure
   else
     ctest --preset "$preset"
   fi

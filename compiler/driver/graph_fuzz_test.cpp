@@ -141,7 +141,7 @@ TEST(RandomRows, ProbabilitiesStayProbabilities) {
 TEST(RandomGraph, EveryPlannerComputesTheSame) {
   const isa::Chip chip = isa::find_chip("tiny");
   int64_t relayouts = 0, prepared = 0;
-  const int count = isa::rounds(8, 20);
+  const int count = isa::rounds(4, 20);
   for (uint64_t seed = 1; seed <= static_cast<uint64_t>(count); ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     const GraphProblem problem = random_problem(seed, GraphKind::kNetwork);

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "isa/error.h"
+#include "isa/rounds_test_util.h"
 
 namespace kodama::layout {
 namespace {
@@ -198,11 +199,7 @@ Layout other_words(const Layout& layout, std::mt19937& random) {
   return Layout(axes, layout.memory(), layout.replication(), layout.padding());
 }
 
-#if defined(KODAMA_SANITIZED)
-constexpr int kRandomLayouts = 1000;
-#else
-constexpr int kRandomLayouts = 20000;
-#endif
+const int kRandomLayouts = isa::random_cases(8000, 1000, 20000);
 
 TEST(BruteForce, PlacesElementsAndEquality) {
   std::mt19937 random(1);

@@ -276,7 +276,7 @@ TEST(Property, EveryPipelineKeepsTheMeaning) {
     }
   }
   std::map<Pair, int64_t> all_steps;
-  const uint32_t count = isa::rounds(20, 60);
+  const uint32_t count = isa::rounds(10, 60);
   for (uint32_t seed = 0; seed < count; ++seed) {
     SCOPED_TRACE(seed);
     const MachineProgram program = RandomProgram(seed).make();

@@ -82,11 +82,15 @@ def check_exported():
 
 def check_graphs():
     check(set(PUBLISHED) == set(zoo.NETWORKS), "the published sizes are not of the networks that there are")
-    for name, (parameters, multiply_adds) in PUBLISHED.items():
+    # Batches and folded normalizations of one network of two; of all in the long suite (KODAMA_LONG=1 tools/test.sh).
+    share = 1 if "KODAMA_LONG" in os.environ else 2
+    for number, (name, (parameters, multiply_adds)) in enumerate(PUBLISHED.items()):
         graph = check_graph(name, fold=False)
         check(graph.parameters == parameters, f"{name}: {graph.parameters} parameters, published {parameters}")
         relative = graph.multiply_adds / (multiply_adds * 1e9)
         check(abs(relative - 1) < 2e-3, f"{name}: {graph.multiply_adds} multiply-adds, published {multiply_adds} G")
+        if number % share != 0 and name != "densenet121":
+            continue
         folded = check_graph(name, batch=3)
         left = [n.name for n in folded.nodes if n.op_type == "BatchNormalization"]
         check(not left or name == "densenet121", f"{name}: {left} are not folded")
