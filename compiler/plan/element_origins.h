@@ -112,7 +112,8 @@ std::optional<layout::GatherProblem> gather_problem(const WantedStream& target, 
 /// What that takes (Gather::estimated_cycles) with a large image, at a price that grows with neither tensor
 /// nor image: by the first stream numbers of every PE, some kSampleWords words in all; from what the host
 /// sends, by sizes. What a block of DRAM has for several parts is counted in each, so it is too much rather
-/// than too little (0.6 to 5 times the whole's, mostly 0.7 to 2). Infinite when `image` lacks an element. May
+/// than too little: 0.6 to 2 times the whole's estimate, to operands that have a column for every place of a
+/// kernel up to 15 times. Infinite when `image` lacks an element. May
 /// run beside others after all_of(target.access.tensor).
 double large_gather_cycles(const StreamPlacement& target, TensorId root, const StreamPlacement& image,
                            ElementOrigins& origins, const LayerGraph& graph, const isa::Chip& chip);

@@ -380,8 +380,8 @@ class ModelPlanner::Impl {
     if (entry != nullptr) return *entry;
     const StreamPlacement& target = placement(to);
     const std::string key_of_ends = fmt::format(
-        "gather, sampled {}\nchip {}\nroot {}\nelements {}\ntensor {}\n{}\n", layout::solver_version(),
-        chip_.hash, shape_to_string(graph_.tensors[static_cast<size_t>(root)].shape),
+        "gather {}, samples of {}\nchip {}\nroot {}\nelements {}\ntensor {}\n{}\n", layout::solver_version(),
+        kSampleWords, chip_.hash, shape_to_string(graph_.tensors[static_cast<size_t>(root)].shape),
         origins_.describe(target.access.tensor, root), shape_to_string(shape_of(target)),
         placements_.key(to));
     const auto [found, is_new] = known_.try_emplace(key_of_ends);

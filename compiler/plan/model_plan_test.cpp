@@ -448,18 +448,25 @@ TEST(PlacementKey, ImagesOfOtherShapes) {
   EXPECT_FALSE(is_whole(part, {2, 12}));
 }
 
-TEST(SameImage, ProbesRejectNoneThatAre) {
-  const LayerGraph graph = graph_of(
-      "agraph (float[40,24] a, float[24,12] b, float[24,28] c, float[40,40] d) => (float[40,40] y)"
-      "{ e = MatMul(a, b) f = MatMul(a, c) g = Concat<axis = 1>(e, f) s = Softmax(g) t = Transpose(s)"
-      "  u = Add(s, d) v = Mul(u, d) y = MatMul(v, t) }");
-  const ModelPlanner planner(graph, tiny(), {});
-  ElementOrigins origins(graph, all_rearranges(graph));
+/// Placements of all candidates, operands and results.
+std::vector<StreamPlacement> all_placements(const LayerGraph& graph, const isa::Chip& chip) {
+  const ModelPlanner planner(graph, chip, {});
   std::vector<StreamPlacement> placements;
   for (size_t layer = 0; layer < graph.layers.size(); ++layer) {
     for (const Candidate& candidate : planner.candidates(static_cast<int>(layer)))
       placements.insert(placements.end(), candidate.placements.begin(), candidate.placements.end());
   }
+  std::erase_if(placements, [](const StreamPlacement& each) { return each.element == StreamElement::kHalf; });
+  return placements;
+}
+
+TEST(SameImage, ProbesRejectNoneThatAre) {
+  const LayerGraph graph = graph_of(
+      "agraph (float[40,24] a, float[24,12] b, float[24,28] c, float[40,40] d) => (float[40,40] y)"
+      "{ e = MatMul(a, b) f = MatMul(a, c) g = Concat<axis = 1>(e, f) s = Softmax(g) t = Transpose(s)"
+      "  u = Add(s, d) v = Mul(u, d) y = MatMul(v, t) }");
+  ElementOrigins origins(graph, all_rearranges(graph));
+  const std::vector<StreamPlacement> placements = all_placements(graph, tiny());
   int same = 0;
   int rejected = 0;
   for (const StreamPlacement& target : placements) {
@@ -477,17 +484,6 @@ TEST(SameImage, ProbesRejectNoneThatAre) {
   EXPECT_GT(rejected, same);
 }
 
-/// Placements of all candidates, operands and results.
-std::vector<StreamPlacement> all_placements(const LayerGraph& graph, const isa::Chip& chip) {
-  const ModelPlanner planner(graph, chip, {});
-  std::vector<StreamPlacement> placements;
-  for (size_t layer = 0; layer < graph.layers.size(); ++layer) {
-    for (const Candidate& candidate : planner.candidates(static_cast<int>(layer)))
-      placements.insert(placements.end(), candidate.placements.begin(), candidate.placements.end());
-  }
-  std::erase_if(placements, [](const StreamPlacement& each) { return each.element == StreamElement::kHalf; });
-  return placements;
-}
 const std::string& of_many_layouts() {
   static const std::string text = fmt::format(
       "agraph (float[2,16,12,20] x) => (float[2,24,6,10] y) <float[16,16,3,3] v = {{{}}},"
