@@ -395,147 +395,158 @@ TileProgram RowsTiler::program(const RowsTiling& tiling, const std::string& name
   const bool own_inputs = tiling.share == L1bShare::kInputs;
   const bool is_sum = tiling.out.is_everywhere;
   const RowsTotals sums = totals();
-  DraftSizes draft_sizes{s.chunks_out, s.stacks_out, s.matrices_lw,  s.all_matrices,
-                         s.windows_lw, s.sums_lw,    s.row_input_lw, s.in_pieces || s.has_outside_columns()};
+  DraftSizes draft_sizes{s.chunks_out,
+                         s.stacks_out,
+                         s.matrices_lw,
+                         s.all_matrices,
+                         s.windows_lw,
+                         s.sums_lw,
+                         s.row_input_lw,
+                         s.in_pieces || s.has_outside_columns(),
+                         s.passes * s.out.images()};
   if (is_sum) size_for_totals(draft_sizes);
   Draft draft = this->draft(name, placements, dram_addresses, s.parts.size(), draft_sizes);
   std::vector<int64_t> starts(static_cast<size_t>(s.groups));
   std::iota(starts.begin(), starts.end(), 0);
   const bool has_totals = own_inputs && has_epilogue() && !is_sum;
   const int totals = has_totals ? draft.buffer("totals", s.row_input_lw, isa::space_bit(Space::kLm1)) : -1;
-  for (const int64_t image : in_turn(s.out.images(), backwards)) {
-    for (const int64_t pass : in_turn(s.passes, backwards)) {
-      const auto load_piece = [&](const RowsPiece& piece) {
-        for (const RowsDivision::Run& run : s.runs()) {
-          LoadRows load = s.load(run, draft.window_stream, s.ways(), [&](size_t part) {
-            return input_transfers(s, part, image, pass, piece, draft.zeros, draft.weight_stream);
-          });
-          if (tiling.share == L1bShare::kRows)
-            load.l1b_at = l1b_places(s.l1bs_in(pass),
-                                     tiling.rows * problem_.window.stride[0] * s.parts[run.first].row_lw());
-          if (s.in_pieces) {
-            load.rows = piece.rows;
-            load.first_row = piece.first;
-          }
-          if (takes_chunks(tiling)) s.share_chunks(load, s.chunks_in, s.loading_l1bs);
-          // The others take what the last one does: their matrices are zeros, but what L1BM was left with
-          // may be infinite.
-          if (own_inputs) load.l1b_at.resize(static_cast<size_t>(chip_.l1b_per_l2b), load.l1b_at.back());
-          load.buffer = draft.windows;
-          load.normalize = precision_;
-          draft.add(std::move(load));
-        }
-      };
-      PiecesInTurn next(pieces(s, image, pass), problem_.window, tiling.rows, s.tile_rows, backwards);
-
-      // An L2B's own rows: what it makes, and reads beside it.
-      const int64_t finish_l1bs = tiling.share == L1bShare::kRows ? s.l1bs_in(pass) : s.finish_l1bs;
-      // Where an L1B's part of them is.
-      const std::vector<int64_t> places = has_own_outputs(tiling)
-                                              ? l1b_chunk_places(finish_l1bs, s.out.order(), s.chunks_out)
-                                              : l1b_places(finish_l1bs, s.finish_rows * s.out.row_lw());
-      const auto beside = [&](int stream, int64_t l2bm, int to, int64_t row, int64_t rows) {
-        LoadRows load;
-        load.stream = stream;
-        load.l2bm = l2bm;
-        load.part_lw = s.input_l2bm;
-        load.chunks = s.chunks_out;
-        load.columns = load.pitch = s.groups * isa::kCyclesPerStep;
-        load.order = s.out.order();
-        load.rows = rows;
-        load.first_row = row;
-        load.buffer_rows = s.finish_rows;
-        load.l1b_at = places;
-        load.buffer = to;
-        if (s.spread) load.form = RowsForm::kSpread;
-        return load;
-      };
-      const auto load_beside = [&](int64_t row, int64_t rows, int64_t pass_rows) {
-        int64_t at = s.region_l2bm;
-        for (size_t k = 0; k < problem_.of_rows.size(); ++k) {
-          if (!problem_.of_rows[k] || is_sum) continue;
-          LoadRows load =
-              beside(draft.first_input + static_cast<int>(k), at, draft.inputs[k].buffer, row, rows);
-          load.transfers = s.own_rows(image, pass, at, row, pass_rows);
-          draft.add(std::move(load));
-          at += s.input_l2bm;
-        }
-      };
-      const int64_t result_at = s.region_l2bm + s.row_inputs * s.input_l2bm;
-      load_beside(0, s.finish_rows, s.pass_rows);
-      FinishRows finish;
-      finish.sums = draft.sums;
-      finish.order = s.staged;
-      finish.spread = s.spread;
-      finish.buffer_rows = s.finish_rows;
-      finish.epilogue = own_inputs || is_sum ? ScalarExpr::identity() : problem_.contract.epilogue;
-      if (!own_inputs && !is_sum) finish.inputs = draft.inputs;
-      const auto store_rows = [&](int64_t row, int64_t rows, int64_t pass_rows, int64_t l2bm) {
-        StoreRows store;
-        store.stream = draft.result_stream;
-        store.l2bm = l2bm;
-        store.transfers = s.own_rows(image, pass, l2bm, row, pass_rows);
-        store.l1b_at = places;
-        store.rows = rows;
-        store.row_lw = s.out.row_lw();
-        set_segments(store, s.out.order(), s.chunks_out);
-        if (s.spread) set_spread_segments(store, s.chunks_out, tiling.rows);
-        return store;
-      };
-      for (const int64_t tile : in_turn(ceil_div(tiling.rows, s.tile_rows), backwards)) {
-        const int64_t row = tile * s.tile_rows;
-        const int64_t rows = std::min(s.tile_rows, tiling.rows - row);
-        next.load_for(row, load_piece);
-        for (int64_t stack = 0; stack < s.stacks_out; ++stack) {
-          WindowProduct product;
-          product.precision = precision_;
-          product.matrices = draft.matrices;
-          product.matrices_at.base = load_matrices(draft, stack, draft_sizes);
-          product.windows = draft.windows;
-          product.first_place = first_place(stack);
-          product.places = s.matrix_places;
-          product.window_rows = s.window_rows;
-          product.pitch = s.pitch;
-          product.kernel = problem_.window.kernel;
-          product.dilation = problem_.window.dilation;
-          product.stride = problem_.window.stride;
-          product.sums = draft.sums;
-          product.first_row = row;
-          product.rows = rows;
-          product.starts = starts;
-          product.step = s.groups;
-          draft.add(std::move(product));
-          finish.rows = rows;
-          finish.of_sums = {0, form_.result_lw};
-          for (finish.chunk = stack * s.out_stack;
-               finish.chunk < std::min(s.chunks_out, (stack + 1) * s.out_stack);
-               ++finish.chunk, ++finish.of_sums.first)
-            draft.add(FinishRows(finish));
-        }
-        const int64_t l2bm = result_at + row * s.out.row_lw();
-        if (own_inputs) {
-          draft.add(SumRows{rows, s.staged.lw(), l2bm, s.out.row_lw()});
-        } else if (is_sum) {
-          draft.add(store_rows(row, rows, 0, l2bm));
-        }
-        if (is_sum) draft.add(sums.sum(draft.result_stream, image, pass * s.pass_rows + row, rows, l2bm));
+  const auto load_piece = [&](const Pass& pass, const RowsPiece& piece) {
+    for (const RowsDivision::Run& run : s.runs()) {
+      LoadRows load = s.load(run, draft.window_stream, s.ways(), [&](size_t part) {
+        return input_transfers(s, part, pass.image, pass.number, piece, draft.zeros, draft.weight_stream);
+      });
+      if (tiling.share == L1bShare::kRows)
+        load.l1b_at = l1b_places(s.l1bs_in(pass.number),
+                                 tiling.rows * problem_.window.stride[0] * s.parts[run.first].row_lw());
+      if (s.in_pieces) {
+        load.rows = piece.rows;
+        load.first_row = piece.first;
       }
-      if (is_sum) continue;
-      if (has_totals) {
-        draft.add(beside(draft.result_stream, result_at, totals, 0, s.finish_rows));
-        finish.sums = -1;
-        finish.rows = s.finish_rows;
-        finish.epilogue = problem_.contract.epilogue;
-        finish.inputs = {{totals, true}};
-        finish.inputs.insert(finish.inputs.end(), draft.inputs.begin(), draft.inputs.end());
-        for (finish.chunk = 0; finish.chunk < s.chunks_out; ++finish.chunk) draft.add(FinishRows(finish));
-      }
-      // Where the operands were: they are in the PEs by now. Sums without an epilogue stay where they are.
-      const bool stay = own_inputs && !has_totals;
-      StoreRows store = store_rows(0, s.finish_rows, s.pass_rows, stay ? result_at : 0);
-      if (stay) store.l1b_at.clear();
-      draft.add(std::move(store));
+      if (takes_chunks(tiling)) s.share_chunks(load, s.chunks_in, s.loading_l1bs);
+      // The others take what the last one does: their matrices are zeros, but what L1BM was left with
+      // may be infinite.
+      if (own_inputs) load.l1b_at.resize(static_cast<size_t>(chip_.l1b_per_l2b), load.l1b_at.back());
+      load.buffer = pass.windows;
+      load.normalize = precision_;
+      draft.add(std::move(load));
     }
+  };
+  const auto pieces_in_turn = [&](const Pass& pass) {
+    return PiecesInTurn(pieces(s, pass.image, pass.number), problem_.window, tiling.rows, s.tile_rows,
+                        backwards);
+  };
+  const std::vector<int64_t> tiles = in_turn(ceil_div(tiling.rows, s.tile_rows), backwards);
+  Passes passes(draft, s, backwards);
+  for (size_t number = 0; number < passes.all().size(); ++number) {
+    const auto [image, pass, windows] = passes.all()[number];
+    // An L2B's own rows: what it makes, and reads beside it.
+    const int64_t finish_l1bs = tiling.share == L1bShare::kRows ? s.l1bs_in(pass) : s.finish_l1bs;
+    // Where an L1B's part of them is.
+    const std::vector<int64_t> places = has_own_outputs(tiling)
+                                            ? l1b_chunk_places(finish_l1bs, s.out.order(), s.chunks_out)
+                                            : l1b_places(finish_l1bs, s.finish_rows * s.out.row_lw());
+    const auto beside = [&](int stream, int64_t l2bm, int to, int64_t row, int64_t rows) {
+      LoadRows load;
+      load.stream = stream;
+      load.l2bm = l2bm;
+      load.part_lw = s.input_l2bm;
+      load.chunks = s.chunks_out;
+      load.columns = load.pitch = s.groups * isa::kCyclesPerStep;
+      load.order = s.out.order();
+      load.rows = rows;
+      load.first_row = row;
+      load.buffer_rows = s.finish_rows;
+      load.l1b_at = places;
+      load.buffer = to;
+      if (s.spread) load.form = RowsForm::kSpread;
+      return load;
+    };
+    const auto load_beside = [&](int64_t row, int64_t rows, int64_t pass_rows) {
+      int64_t at = s.region_l2bm;
+      for (size_t k = 0; k < problem_.of_rows.size(); ++k) {
+        if (!problem_.of_rows[k] || is_sum) continue;
+        LoadRows load =
+            beside(draft.first_input + static_cast<int>(k), at, draft.inputs[k].buffer, row, rows);
+        load.transfers = s.own_rows(image, pass, at, row, pass_rows);
+        draft.add(std::move(load));
+        at += s.input_l2bm;
+      }
+    };
+    const int64_t result_at = s.region_l2bm + s.row_inputs * s.input_l2bm;
+    load_beside(0, s.finish_rows, s.pass_rows);
+    FinishRows finish;
+    finish.sums = draft.sums;
+    finish.order = s.staged;
+    finish.spread = s.spread;
+    finish.buffer_rows = s.finish_rows;
+    finish.epilogue = own_inputs || is_sum ? ScalarExpr::identity() : problem_.contract.epilogue;
+    if (!own_inputs && !is_sum) finish.inputs = draft.inputs;
+    const auto store_rows = [&](int64_t row, int64_t rows, int64_t pass_rows, int64_t l2bm) {
+      StoreRows store;
+      store.stream = draft.result_stream;
+      store.l2bm = l2bm;
+      store.transfers = s.own_rows(image, pass, l2bm, row, pass_rows);
+      store.l1b_at = places;
+      store.rows = rows;
+      store.row_lw = s.out.row_lw();
+      set_segments(store, s.out.order(), s.chunks_out);
+      if (s.spread) set_spread_segments(store, s.chunks_out, tiling.rows);
+      return store;
+    };
+    for (const int64_t tile : tiles) {
+      const int64_t row = tile * s.tile_rows;
+      const int64_t rows = std::min(s.tile_rows, tiling.rows - row);
+      passes.load_for(number, row, tile == tiles.back(), tiles.front() * s.tile_rows, pieces_in_turn,
+                      load_piece);
+      for (int64_t stack = 0; stack < s.stacks_out; ++stack) {
+        WindowProduct product;
+        product.precision = precision_;
+        product.matrices = draft.matrices;
+        product.matrices_at.base = load_matrices(draft, stack, draft_sizes);
+        product.windows = windows;
+        product.first_place = first_place(stack);
+        product.places = s.matrix_places;
+        product.window_rows = s.window_rows;
+        product.pitch = s.pitch;
+        product.kernel = problem_.window.kernel;
+        product.dilation = problem_.window.dilation;
+        product.stride = problem_.window.stride;
+        product.sums = draft.sums;
+        product.first_row = row;
+        product.rows = rows;
+        product.starts = starts;
+        product.step = s.groups;
+        draft.add(std::move(product));
+        finish.rows = rows;
+        finish.of_sums = {0, form_.result_lw};
+        for (finish.chunk = stack * s.out_stack;
+             finish.chunk < std::min(s.chunks_out, (stack + 1) * s.out_stack);
+             ++finish.chunk, ++finish.of_sums.first)
+          draft.add(FinishRows(finish));
+      }
+      const int64_t l2bm = result_at + row * s.out.row_lw();
+      if (own_inputs) {
+        draft.add(SumRows{rows, s.staged.lw(), l2bm, s.out.row_lw()});
+      } else if (is_sum) {
+        draft.add(store_rows(row, rows, 0, l2bm));
+      }
+      if (is_sum) draft.add(sums.sum(draft.result_stream, image, pass * s.pass_rows + row, rows, l2bm));
+    }
+    if (is_sum) continue;
+    if (has_totals) {
+      draft.add(beside(draft.result_stream, result_at, totals, 0, s.finish_rows));
+      finish.sums = -1;
+      finish.rows = s.finish_rows;
+      finish.epilogue = problem_.contract.epilogue;
+      finish.inputs = {{totals, true}};
+      finish.inputs.insert(finish.inputs.end(), draft.inputs.begin(), draft.inputs.end());
+      for (finish.chunk = 0; finish.chunk < s.chunks_out; ++finish.chunk) draft.add(FinishRows(finish));
+    }
+    // Where the operands were: they are in the PEs by now. Sums without an epilogue stay where they are.
+    const bool stay = own_inputs && !has_totals;
+    StoreRows store = store_rows(0, s.finish_rows, s.pass_rows, stay ? result_at : 0);
+    if (stay) store.l1b_at.clear();
+    draft.add(std::move(store));
   }
   if (is_sum) finish_sums(draft);
   return std::move(draft.program);

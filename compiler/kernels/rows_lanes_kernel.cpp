@@ -329,114 +329,119 @@ TileProgram LanesTiler::program(const LanesTiling& tiling, const std::string& na
   const Sizes s = sizes(tiling);
   const bool is_sum = tiling.out.is_everywhere;
   const RowsTotals sums = totals();
-  DraftSizes draft_sizes{s.out_sets,   s.out_stacks, s.matrices_lw, s.all_matrices,
-                         s.windows_lw, s.sums_lw,    s.input_lw,    !s.is_flat};
+  DraftSizes draft_sizes{s.out_sets, s.out_stacks, s.matrices_lw, s.all_matrices,           s.windows_lw,
+                         s.sums_lw,  s.input_lw,   !s.is_flat,    s.passes * s.out.images()};
   if (is_sum) size_for_totals(draft_sizes);
   Draft draft = this->draft(name, placements, dram_addresses, s.parts.size(), draft_sizes);
   const int64_t groups_out = s.out.order().groups;
   // The step that brings a row of fewer columns writes over the beginning of the next one.
   const bool last_first = backwards && !(s.is_flat && s.lane_pitch < isa::kCyclesPerStep);
-  for (const int64_t image : in_turn(s.out.images(), backwards)) {
-    for (const int64_t pass : in_turn(s.passes, backwards)) {
-      const auto load_piece = [&](const RowsPiece& piece) {
-        for (const RowsDivision::Run& run : s.runs()) {
-          const LoadRows rows = s.load(run, draft.window_stream, s.ways(), [&](size_t part) {
-            return input_transfers(s, part, image, pass, piece, draft.zeros, draft.weight_stream);
-          });
-          LoadLanes load;
-          load.stream = rows.stream;
-          load.transfers = rows.transfers;
-          load.l2bm = rows.l2bm;
-          load.parts = rows.parts;
-          load.part_lw = rows.part_lw;
-          load.order = rows.order;
-          load.rows = piece.rows;
-          load.left = s.left;
-          load.right = s.right;
-          load.last = s.last;
-          load.buffer = draft.windows;
-          load.stack = s.stack;
-          load.first_place = rows.first_chunk;
-          load.first_row = piece.first;
-          load.buffer_rows = s.window_rows;
-          load.pitch = s.lane_pitch;
-          load.place_lw = s.flat_pitch;
-          load.shift = s.shift;
-          load.side_chunks = s.side_chunks;
-          load.normalize = precision_;
-          load.packed = packed_line();
-          draft.add(std::move(load));
-        }
-      };
-      PiecesInTurn next(pieces(s, image, pass), problem_.window, tiling.rows, s.tile_rows, last_first);
-      const int64_t result_at = s.region_l2bm + s.row_inputs * s.tile_l2bm;
-      for (const int64_t tile : in_turn(ceil_div(tiling.rows, s.tile_rows), last_first)) {
-        const int64_t row = tile * s.tile_rows;
-        const int64_t rows = std::min(s.tile_rows, tiling.rows - row);
-        next.load_for(row, load_piece);
-        for (size_t k = 0, number = 0; k < problem_.of_rows.size(); ++k) {
-          if (!problem_.of_rows[k] || is_sum) continue;
-          LoadPlaces load;
-          load.stream = draft.first_input + static_cast<int>(k);
-          load.l2bm = s.region_l2bm + static_cast<int64_t>(number++) * s.tile_l2bm;
-          load.transfers = s.own_rows(image, pass, load.l2bm, row, rows);
-          load.places = s.places;
-          load.places.rows = rows;
-          load.buffer = draft.inputs[k].buffer;
-          draft.add(std::move(load));
-        }
-        for (int64_t stack = 0; stack < s.out_stacks; ++stack) {
-          WindowProduct product;
-          product.precision = precision_;
-          product.matrices = draft.matrices;
-          product.matrices_at.base = load_matrices(draft, stack, draft_sizes);
-          product.windows = draft.windows;
-          product.first_place =
-              s.side_chunks > 0 ? stack * s.side_chunks : first_place(stack * s.out.order().width());
-          product.places = s.matrix_places;
-          product.kernel = problem_.window.kernel;
-          product.dilation = problem_.window.dilation;
-          product.stride = problem_.window.stride;
-          product.sums = draft.sums;
-          product.starts.clear();
-          FinishLanes finish;
-          finish.starts = starts(s, rows);
-          // From one place of a vector to the next that the same quad has.
-          product.step = s.shift > 0 ? 2 : 1;
-          if (s.is_flat) {
-            product.window_rows = 1;
-            product.pitch = s.flat_pitch;
-            for (const int64_t start : finish.starts) product.starts.push_back(row * groups_out + start);
-          } else {
-            product.window_rows = s.window_rows;
-            product.pitch = s.lane_pitch;
-            product.first_row = row;
-            product.rows = rows;
-            product.starts = starts(s, 1);
-          }
-          product.first_column = s.shift;
-          draft.add(std::move(product));
-          finish.sums = draft.sums;
-          finish.epilogue = is_sum ? ScalarExpr::identity() : problem_.contract.epilogue;
-          if (!is_sum) finish.inputs = draft.inputs;
-          finish.of_sums = {0, form_.result_lw};
-          finish.places = s.places;
-          finish.places.rows = rows;
-          finish.l2bm = result_at;
-          for (finish.set = stack * s.out_stack; finish.set < std::min(s.out_sets, (stack + 1) * s.out_stack);
-               ++finish.set, ++finish.of_sums.first)
-            draft.add(FinishLanes(finish));
-        }
-        if (is_sum) {
-          draft.add(sums.sum(draft.result_stream, image, pass * s.pass_rows + row, rows, result_at));
-          continue;
-        }
-        StoreRows store;
-        store.stream = draft.result_stream;
-        store.l2bm = result_at;
-        store.transfers = s.own_rows(image, pass, result_at, row, rows);
-        draft.add(std::move(store));
+  const auto load_piece = [&](const Pass& pass, const RowsPiece& piece) {
+    for (const RowsDivision::Run& run : s.runs()) {
+      const LoadRows rows = s.load(run, draft.window_stream, s.ways(), [&](size_t part) {
+        return input_transfers(s, part, pass.image, pass.number, piece, draft.zeros, draft.weight_stream);
+      });
+      LoadLanes load;
+      load.stream = rows.stream;
+      load.transfers = rows.transfers;
+      load.l2bm = rows.l2bm;
+      load.parts = rows.parts;
+      load.part_lw = rows.part_lw;
+      load.order = rows.order;
+      load.rows = piece.rows;
+      load.left = s.left;
+      load.right = s.right;
+      load.last = s.last;
+      load.buffer = pass.windows;
+      load.stack = s.stack;
+      load.first_place = rows.first_chunk;
+      load.first_row = piece.first;
+      load.buffer_rows = s.window_rows;
+      load.pitch = s.lane_pitch;
+      load.place_lw = s.flat_pitch;
+      load.shift = s.shift;
+      load.side_chunks = s.side_chunks;
+      load.normalize = precision_;
+      load.packed = packed_line();
+      draft.add(std::move(load));
+    }
+  };
+  const auto pieces_in_turn = [&](const Pass& pass) {
+    return PiecesInTurn(pieces(s, pass.image, pass.number), problem_.window, tiling.rows, s.tile_rows,
+                        last_first);
+  };
+  const std::vector<int64_t> tiles = in_turn(ceil_div(tiling.rows, s.tile_rows), last_first);
+  Passes passes(draft, s, backwards);
+  for (size_t number = 0; number < passes.all().size(); ++number) {
+    const auto [image, pass, windows] = passes.all()[number];
+    const int64_t result_at = s.region_l2bm + s.row_inputs * s.tile_l2bm;
+    for (const int64_t tile : tiles) {
+      const int64_t row = tile * s.tile_rows;
+      const int64_t rows = std::min(s.tile_rows, tiling.rows - row);
+      passes.load_for(number, row, tile == tiles.back(), tiles.front() * s.tile_rows, pieces_in_turn,
+                      load_piece);
+      for (size_t k = 0, inputs = 0; k < problem_.of_rows.size(); ++k) {
+        if (!problem_.of_rows[k] || is_sum) continue;
+        LoadPlaces load;
+        load.stream = draft.first_input + static_cast<int>(k);
+        load.l2bm = s.region_l2bm + static_cast<int64_t>(inputs++) * s.tile_l2bm;
+        load.transfers = s.own_rows(image, pass, load.l2bm, row, rows);
+        load.places = s.places;
+        load.places.rows = rows;
+        load.buffer = draft.inputs[k].buffer;
+        draft.add(std::move(load));
       }
+      for (int64_t stack = 0; stack < s.out_stacks; ++stack) {
+        WindowProduct product;
+        product.precision = precision_;
+        product.matrices = draft.matrices;
+        product.matrices_at.base = load_matrices(draft, stack, draft_sizes);
+        product.windows = windows;
+        product.first_place =
+            s.side_chunks > 0 ? stack * s.side_chunks : first_place(stack * s.out.order().width());
+        product.places = s.matrix_places;
+        product.kernel = problem_.window.kernel;
+        product.dilation = problem_.window.dilation;
+        product.stride = problem_.window.stride;
+        product.sums = draft.sums;
+        product.starts.clear();
+        FinishLanes finish;
+        finish.starts = starts(s, rows);
+        // From one place of a vector to the next that the same quad has.
+        product.step = s.shift > 0 ? 2 : 1;
+        if (s.is_flat) {
+          product.window_rows = 1;
+          product.pitch = s.flat_pitch;
+          for (const int64_t start : finish.starts) product.starts.push_back(row * groups_out + start);
+        } else {
+          product.window_rows = s.window_rows;
+          product.pitch = s.lane_pitch;
+          product.first_row = row;
+          product.rows = rows;
+          product.starts = starts(s, 1);
+        }
+        product.first_column = s.shift;
+        draft.add(std::move(product));
+        finish.sums = draft.sums;
+        finish.epilogue = is_sum ? ScalarExpr::identity() : problem_.contract.epilogue;
+        if (!is_sum) finish.inputs = draft.inputs;
+        finish.of_sums = {0, form_.result_lw};
+        finish.places = s.places;
+        finish.places.rows = rows;
+        finish.l2bm = result_at;
+        for (finish.set = stack * s.out_stack; finish.set < std::min(s.out_sets, (stack + 1) * s.out_stack);
+             ++finish.set, ++finish.of_sums.first)
+          draft.add(FinishLanes(finish));
+      }
+      if (is_sum) {
+        draft.add(sums.sum(draft.result_stream, image, pass * s.pass_rows + row, rows, result_at));
+        continue;
+      }
+      StoreRows store;
+      store.stream = draft.result_stream;
+      store.l2bm = result_at;
+      store.transfers = s.own_rows(image, pass, result_at, row, rows);
+      draft.add(std::move(store));
     }
   }
   if (is_sum) finish_sums(draft);

@@ -577,7 +577,8 @@ RowsContraction::Draft RowsContraction::draft(const std::string& name,
   const isa::SpaceSet lm0 = isa::space_bit(Space::kLm0), lm1 = isa::space_bit(Space::kLm1);
   const int64_t kept = (sizes.all_matrices ? sizes.sets : 1) * sizes.matrices_lw;
   draft.matrices = draft.buffer("matrices", kept, lm0);
-  draft.windows = draft.buffer("windows", sizes.windows_lw, lm1);
+  const int64_t turns = sizes.passes > 1 && 2 * sizes.windows_lw <= common_windows_lw() ? 2 : 1;
+  for (int64_t k = 0; k < turns; ++k) draft.windows.push_back(draft.buffer("windows", sizes.windows_lw, lm1));
   draft.sums = draft.buffer("sums", sizes.sums_lw, isa::space_bit(Space::kGrf0));
   for (size_t k = 0; k < problem_.of_rows.size(); ++k) {
     const int stream = draft.first_input + static_cast<int>(k);
@@ -590,10 +591,20 @@ RowsContraction::Draft RowsContraction::draft(const std::string& name,
     draft.inputs.push_back({draft.buffer(stream_name, count, lm0 | lm1), false});
     draft.add(LoadTile{stream, {}, draft.inputs.back().buffer, {}, count});
   }
-  if (sizes.fills_windows) draft.add(FillTile{draft.windows, {}, sizes.windows_lw, 0});
+  if (sizes.fills_windows) {
+    for (const int windows : draft.windows) draft.add(FillTile{windows, {}, sizes.windows_lw, 0});
+  }
   const layout::Transport& road = placements[static_cast<size_t>(draft.weight_stream)].transport;
   draft.zeros = road.part_offset(isa::round_up(sizes.sets * sizes.matrices_lw, road.granule()));
   return draft;
+}
+
+RowsContraction::Passes::Passes(const Draft& draft, const RowsDivision& sizes, bool backwards)
+    : is_ahead_(draft.windows.size() > 1) {
+  for (const int64_t image : in_turn(sizes.out.images(), backwards)) {
+    for (const int64_t pass : in_turn(sizes.passes, backwards))
+      all_.push_back({image, pass, draft.windows[all_.size() % draft.windows.size()]});
+  }
 }
 
 void RowsContraction::size_for_totals(DraftSizes& sizes) const {
@@ -641,13 +652,17 @@ std::pair<int64_t, int64_t> RowsContraction::kept_matrices(int64_t cycles, int64
   return saved > 0 ? std::pair(saved, kept * matrices_lw) : std::pair<int64_t, int64_t>(0, 0);
 }
 
+int64_t RowsContraction::common_windows_lw() const {
+  constexpr int64_t kShare = 3;
+  return chip_.memory.lm_words / isa::kWordsPerLong / kShare;
+}
+
 int64_t RowsContraction::room_cycles(int64_t windows_lw) const {
-  // Measured. A third of a local memory is what most layers don't reach; with 8 cycles, about what the
-  // planner pays for a LW (ModelPlanner), the first layers of networks for pictures keep all of their rows.
-  constexpr int64_t kShare = 3, kCyclesPerLw = 24;
+  // Measured: with 8 cycles, about what the planner pays for a LW (ModelPlanner), the first layers of
+  // networks for pictures keep all of their rows.
+  constexpr int64_t kCyclesPerLw = 24;
   if (!problem_.constants_stay) return 0;
-  const int64_t local = chip_.memory.lm_words / isa::kWordsPerLong;
-  return std::max<int64_t>(0, windows_lw - local / kShare) * kCyclesPerLw;
+  return std::max<int64_t>(0, windows_lw - common_windows_lw()) * kCyclesPerLw;
 }
 
 int64_t RowsContraction::load_matrices(Draft& draft, int64_t set, const DraftSizes& sizes) const {

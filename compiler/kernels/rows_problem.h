@@ -180,12 +180,14 @@ class RowsContraction {
     bool all_matrices = false;
     int64_t windows_lw = 0, sums_lw = 0, row_input_lw = 0;
     bool fills_windows = false;
+    int64_t passes = 1;  ///< over all images
   };
   /// A program that has loaded what comes once.
   struct Draft {
     TileProgram program;
     int window_stream = 0, weight_stream = 0, first_input = 0, result_stream = 0;
-    int matrices = -1, windows = -1, sums = -1;
+    int matrices = -1, sums = -1;
+    std::vector<int> windows;   ///< of passes, in turn
     bool has_matrices = false;  ///< all of them, once they are wanted
     std::vector<RowsInput> inputs;
     int64_t zeros = 0;  ///< where they are in the weights' stream
@@ -198,6 +200,34 @@ class RowsContraction {
       program.body.push_back({std::move(op)});
     }
   };
+  /// A pass over the rows of an image, and the buffer of its windows.
+  struct Pass {
+    int64_t image = 0, number = 0;
+    int windows = -1;
+  };
+  /// The passes of a program, and of each the pieces that are still to come.
+  class Passes {
+   public:
+    Passes(const Draft& draft, const RowsDivision& sizes, bool backwards);
+    const std::vector<Pass>& all() const { return all_; }
+    /// Loads what a tile of pass `number` wants, from `row` on, and the tile behind it. With windows for two
+    /// passes that may be the first of the next pass, `first_row`: its rows come beside these products.
+    /// pieces(pass): PiecesInTurn of its own; load(pass, piece).
+    template <typename Pieces, typename Load>
+    void load_for(size_t number, int64_t row, bool is_last, int64_t first_row, Pieces&& pieces, Load&& load) {
+      const auto load_of = [&](size_t pass, int64_t from) {
+        while (left_.size() <= pass) left_.push_back(pieces(all_[left_.size()]));
+        left_[pass].load_for(from, [&](const RowsPiece& piece) { load(all_[pass], piece); });
+      };
+      load_of(number, row);
+      if (is_last && is_ahead_ && number + 1 < all_.size()) load_of(number + 1, first_row);
+    }
+
+   private:
+    std::vector<Pass> all_;
+    std::vector<PiecesInTurn> left_;  ///< by pass
+    bool is_ahead_ = false;
+  };
   Draft draft(const std::string& name, const std::vector<StreamPlacement>& placements,
               const std::vector<int64_t>& dram_addresses, size_t parts, const DraftSizes& sizes) const;
   /// What the epilogue reads is then read on totals.
@@ -207,6 +237,8 @@ class RowsContraction {
   /// Cycles that a layer's windows cost others: as constants that stay have words that no layer writes, the
   /// few layers with large windows decide how many those are.
   int64_t room_cycles(int64_t windows_lw) const;
+  /// LW of windows that most layers don't reach: a third of a local memory.
+  int64_t common_windows_lw() const;
   /// Where a set's matrices are in their buffer, to which they come now: all of them the first time, behind
   /// the first rows, so that products needn't wait for the last, or else the set's if not all have room.
   int64_t load_matrices(Draft& draft, int64_t set, const DraftSizes& sizes) const;
