@@ -83,9 +83,8 @@ class DramTime {
   void add_rows(int stream, const std::vector<RowsTransfer>& transfers, int64_t times) {
     for (const RowsTransfer& transfer : transfers) {
       if (stays_in_l2bm(transfer.stream < 0 ? stream : transfer.stream)) continue;
-      lw_ += times * (transfer.l2b >= 0 ? ceil_div(transfer.count, chip_.groups)
-                      : transfer.to_all ? transfer.count
-                                        : transfer.count * chip_.l2b_per_group);
+      lw_ += times * (transfer.l2b < 0 ? transfer.count * chip_.l2b_per_group
+                                       : ceil_div(transfer.count, chip_.groups));
     }
   }
   /// About what the schedule of transfers finds room for from one layer to the next.

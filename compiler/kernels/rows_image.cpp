@@ -386,32 +386,6 @@ std::vector<RowsTransfer> with_own(std::vector<RowsTransfer> list, const isa::Ch
   return result;
 }
 
-/// What all L2Bs of each group want of that group's DRAM, wherever in it, comes once to all of them.
-std::vector<RowsTransfer> with_groups(std::vector<RowsTransfer> list, const isa::Chip& chip) {
-  using Key = std::tuple<int64_t, int64_t, int64_t>;
-  const auto group_key = [&](const RowsTransfer& transfer) -> std::optional<Key> {
-    if (transfer.to_all || transfer.stream >= 0 || transfer.l2b < 0 ||
-        transfer.group != transfer.l2b / chip.l2b_per_group)
-      return std::nullopt;
-    return Key(transfer.dram, transfer.l2bm, transfer.count);
-  };
-  std::map<Key, size_t> takers;
-  for (const RowsTransfer& transfer : list) {
-    if (const auto key = group_key(transfer)) ++takers[*key];
-  }
-  std::vector<RowsTransfer> result;
-  for (const auto& [key, count] : takers) {
-    if (count != static_cast<size_t>(chip.l2b_count())) continue;
-    RowsTransfer all;
-    std::tie(all.dram, all.l2bm, all.count) = key;
-    all.to_all = true;
-    result.push_back(all);
-    std::erase_if(list, [&, of = key](const RowsTransfer& transfer) { return group_key(transfer) == of; });
-  }
-  result.insert(result.end(), list.begin(), list.end());
-  return result;
-}
-
 /// In rounds, in which every L2BM is read and written once at most: transfers that share a port would follow
 /// each other, and those behind them wait.
 std::vector<RowsTransfer> in_rounds(const std::vector<RowsTransfer>& list, int64_t part) {
@@ -435,11 +409,6 @@ std::vector<RowsTransfer> in_rounds(const std::vector<RowsTransfer>& list, int64
     left = std::move(later);
   }
   return result;
-}
-
-/// The same by as few transfers as can be. `part`: LW of an L2B's part of DRAM.
-std::vector<RowsTransfer> shared(const std::vector<RowsTransfer>& list, int64_t part, const isa::Chip& chip) {
-  return in_rounds(with_groups(with_own(with_broadcasts(list, chip), chip, part), chip), part);
 }
 
 }  // namespace
@@ -511,7 +480,7 @@ std::vector<RowsTransfer> window_transfers(const RowsImage& in, const RowsImage&
       list.push_back(transfer);
     }
   }
-  return shared(list, part, chip);
+  return in_rounds(with_own(with_broadcasts(list, chip), chip, part), part);
 }
 
 std::vector<RowsTransfer> row_transfers(
@@ -537,7 +506,7 @@ std::vector<RowsTransfer> row_transfers(
     transfer.count = in.row_lw();
     list.push_back(transfer);
   }
-  return shared(list, part, chip);
+  return in_rounds(with_own(with_broadcasts(list, chip), chip, part), part);
 }
 
 std::pair<int64_t, int64_t> rows_inside(const RowsImage& in, const RowsImage& out, const RowsWindow& window,
@@ -559,7 +528,7 @@ int64_t rows_transfer_cycles(const std::vector<RowsTransfer>& list, const isa::C
   std::vector<int64_t> from(static_cast<size_t>(chip.groups)), to(static_cast<size_t>(chip.l2b_count()));
   for (const RowsTransfer& transfer : list) {
     if (transfer.l2b < 0) {
-      for (int64_t& lw : from) lw += (transfer.to_all ? 1 : chip.l2b_per_group) * transfer.count;
+      for (int64_t& lw : from) lw += chip.l2b_per_group * transfer.count;
       for (int64_t& lw : to) lw += transfer.count;
       continue;
     }

@@ -72,12 +72,10 @@ class Transfers {
       if (transfer.l2b >= 0) {
         mv(transfer, first, transfer.group, transfer.l2b / chip.l2b_per_group,
            transfer.l2b % chip.l2b_per_group);
-      } else if (transfer.to_all) {
-        mv(transfer, first, -1, -1, -1);
-      } else {
-        for (int unit = 0; unit < chip.l2b_per_group; ++unit)
-          mv(transfer, first + unit * stream.transport.part_lw(stream.length_lw), -1, -1, unit);
+        continue;
       }
+      for (int unit = 0; unit < chip.l2b_per_group; ++unit)
+        mv(transfer, first + unit * stream.transport.part_lw(stream.length_lw), -1, -1, unit);
     }
     for (int tag = kFirstRowsTag; tag < kFirstRowsTag + std::min(issued_, kRowsTags); ++tag) wait(tag);
   }
@@ -95,7 +93,7 @@ class Transfers {
     Instruction mv;
     mv.opcode = Opcode::kMvp;
     if (transfer.to_all) {
-      mv.opcode = !to_chip_ ? Opcode::kMvr : group < 0 ? Opcode::kMvb2 : Opcode::kMvb;
+      mv.opcode = to_chip_ ? Opcode::kMvb : Opcode::kMvr;
       if (!to_chip_) {
         mv.precision = Precision::kFloat;
         mv.reduce_op = isa::ReduceOp::kFadd;

@@ -268,8 +268,7 @@ class Verifier {
       const TileStream& target =
           program_.streams[static_cast<size_t>(transfer.stream < 0 ? stream : transfer.stream)];
       const int64_t part = target.transport.part_lw(target.length_lw);
-      const bool is_own = transfer.group < 0 && !transfer.to_all;
-      const int64_t size = is_own ? part : part * target.transport.parts_per_group();
+      const int64_t size = transfer.group < 0 ? part : part * target.transport.parts_per_group();
       require(transfer.count > 0 && transfer.count % isa::kMvUnitLw == 0 && transfer.dram >= 0 &&
                   transfer.dram + transfer.count <= size && transfer.l2bm >= 0 &&
                   transfer.l2bm + transfer.count <= chip_.memory.l2bm_lw,
@@ -616,8 +615,7 @@ class Verifier {
   }
   void node(const SumL2bs& op) const {
     transfers("sum L2Bs", op.stream, op.transfers);
-    const auto is_sum = [](const RowsTransfer& transfer) { return transfer.to_all && transfer.l2b >= 0; };
-    require(std::ranges::all_of(op.transfers, is_sum), "sum L2Bs: a transfer of one L2B or group");
+    require(std::ranges::all_of(op.transfers, &RowsTransfer::to_all), "sum L2Bs: a transfer of one L2B");
   }
   void node(const StoreRows& op) const {
     transfers("store rows", op.stream, op.transfers);
@@ -779,8 +777,7 @@ class Printer {
     ++depth_;
     for (const RowsTransfer& transfer : list) {
       if (transfer.l2b < 0) {
-        line("{}: DRAM {}, L2BM {}, {} LW", transfer.to_all ? "every group" : "every L2B", transfer.dram,
-             transfer.l2bm, transfer.count);
+        line("every L2B: DRAM {}, L2BM {}, {} LW", transfer.dram, transfer.l2bm, transfer.count);
       } else {
         line("{}: {}DRAM {} of group {}, L2BM {}, {} LW",
              transfer.to_all ? "all" : fmt::format("L2B {}", transfer.l2b),

@@ -306,17 +306,15 @@ struct RowOrder {
   bool operator==(const RowOrder&) const = default;
 };
 
-/// A contiguous part of a stream's DRAM to or from the L2BM of one L2B (-1: each its own part, or, `to_all`,
-/// what is at one place in every group goes to all L2Bs of the group).
+/// A contiguous part of a stream's DRAM to or from the L2BM of one L2B (-1: each its own part).
 struct RowsTransfer {
-  int stream = -1;   ///< -1: that of the operation
-  int group = -1;    ///< of DRAM; -1: every L2B's own
-  int64_t dram = 0;  ///< LW from the stream's base address on; of an L2B's own part, from its begin
-  int l2b = -1;      ///< over the chip
-  /// By all L2Bs at once, a load or what they have adds up, `l2b` is any; or of every group a load, `l2b` -1.
-  bool to_all = false;
-  int64_t l2bm = 0;   ///< LW of L2BM
-  int64_t count = 0;  ///< LW, a multiple of an MV's unit
+  int stream = -1;      ///< -1: that of the operation
+  int group = -1;       ///< of DRAM; -1: every L2B its own part of its group's
+  int64_t dram = 0;     ///< LW from the stream's base address on
+  int l2b = -1;         ///< over the chip
+  bool to_all = false;  ///< by all L2Bs at once, a load or what they have adds up; `l2b` is any
+  int64_t l2bm = 0;     ///< LW of L2BM
+  int64_t count = 0;    ///< LW, a multiple of an MV's unit
   bool operator==(const RowsTransfer&) const = default;
 };
 /// LW of a buffer of rows that are spread (RowsForm::kSpread): a vector reads four rows, of four chunks each.
