@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is needed, builds, and passes the tests. test.sh [PRESET...] (default: release); KODAMA_LONG=1 adds
-# the long suite. Presets: release, dev, asan, clang; clang-part, which is isa and assembler with clang, not
-# optimized, is for CI.
+# the long suite. Presets: release, dev, asan, clang; for CI ci, which is release less optimized, and clang-part,
+# isa and assembler with clang, not optimized.
 source "$(dirname "${BASH_SOURCE[0]}")/prepare.sh"
 presets=("${@:-release}")
 packages=(tools/packages.txt)

@@ -92,7 +92,7 @@ std::vector<std::string> checked(const Convolution& convolution,
   for (const Candidate& candidate : contract_columns_kernel().run(layer, graph, chip, {})) {
     descriptions.push_back(candidate.description);
     const size_t number = descriptions.size() - 1;
-    if (number > 0 && !isa::one_of(3, number + static_cast<size_t>(convolution.rows))) continue;
+    if (number > 0 && !isa::one_of(5, number + static_cast<size_t>(convolution.rows))) continue;
     SCOPED_TRACE(candidate.description);
     const auto found = testing::run_candidate(candidate, layer, graph, values, chip);
     for (int64_t k = 0; k < sums.size(); ++k) {

@@ -426,7 +426,7 @@ void check_rows(Case layer, TensorId constant, uint32_t seed, size_t least = 1,
   machine_options.seed = seed;
   simulator::Machine machine(chip, machine_options);
   for (size_t number = 0; number < candidates.size(); ++number) {
-    if (number > 0 && !isa::one_of(3, number + seed)) continue;
+    if (number > 0 && !isa::one_of(5, number + seed)) continue;
     const Candidate& candidate = candidates[number];
     SCOPED_TRACE(candidate.description);
     // Layouts of streams name PE memory, which has room for short ones only.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
@@ -152,6 +153,60 @@ TEST(RowsPasses, ChunksComeTwoAtATimeAndMatricesBehindThem) {
     }
     EXPECT_GT(loads, 0U) << channels;
   }
+}
+/// Of several passes, every second one has windows of its own, and rows come before the products of the pass
+/// before. Large windows, and those of a single pass, are there once.
+TEST(RowsPasses, RowsOfTheNextPassComeBesideProducts) {
+  size_t several = 0, single = 0;
+  std::vector<Candidate> candidates;
+  for (const int size : {56, 112, 224})
+    std::ranges::move(convolution(64, 64, 1, size), std::back_inserter(candidates));
+  for (const Candidate& candidate : candidates) {
+    const TileProgram program = candidate.emit(std::vector<int64_t>(candidate.placements.size(), 0));
+    std::vector<int> windows;
+    for (size_t k = 0; k < program.buffers.size(); ++k) {
+      if (program.buffers[k].name.starts_with("windows")) windows.push_back(static_cast<int>(k));
+    }
+    const bool is_single = candidate.description.find(", 1 passes") != std::string::npos;
+    if (windows.empty()) continue;
+    ASSERT_LE(windows.size(), is_single ? 1U : 2U) << candidate.description;
+    (windows.size() == 1 ? single : several) += 1;
+    std::vector<int> loaded, multiplied;
+    const auto add = [](std::vector<int>& list, int buffer) {
+      if (list.empty() || list.back() != buffer) list.push_back(buffer);
+    };
+    for (const TileNode& node : program.body) {
+      if (const auto* lanes = std::get_if<LoadLanes>(&node.kind)) add(loaded, lanes->buffer);
+      const auto* rows = std::get_if<LoadRows>(&node.kind);
+      if (rows != nullptr && std::ranges::count(windows, rows->buffer) > 0) add(loaded, rows->buffer);
+      const auto* product = std::get_if<WindowProduct>(&node.kind);
+      if (product == nullptr) continue;
+      add(multiplied, product->windows);
+      // By the last of a pass' products those of the next one are there.
+      EXPECT_GE(loaded.size(), multiplied.size()) << candidate.description;
+    }
+    EXPECT_EQ(loaded, multiplied) << candidate.description;
+    if (windows.size() > 1) {
+      EXPECT_GT(multiplied.size(), 1U) << candidate.description;
+      const auto is_product = [](const TileNode& node) {
+        return std::holds_alternative<WindowProduct>(node.kind);
+      };
+      const auto is_second = [&](const TileNode& node) {
+        const auto* lanes = std::get_if<LoadLanes>(&node.kind);
+        const auto* rows = std::get_if<LoadRows>(&node.kind);
+        return (lanes != nullptr && lanes->buffer == multiplied[1]) ||
+               (rows != nullptr && rows->buffer == multiplied[1]);
+      };
+      const auto last = std::ranges::find_if(program.body, [&](const TileNode& node) {
+        return is_product(node) && std::get<WindowProduct>(node.kind).windows == multiplied[1];
+      });
+      const auto before = std::ranges::subrange(program.body.begin(), last);
+      const auto load = std::ranges::find_if(before, is_second);
+      EXPECT_TRUE(std::any_of(load, last, is_product)) << candidate.description;
+    }
+  }
+  EXPECT_GT(several, 0U);
+  EXPECT_GT(single, 0U);
 }
 /// An operand as it is and packed are two images: neither keeps the other from the planner.
 TEST(RowsPasses, PackedImagesAreCandidatesOfTheirOwn) {

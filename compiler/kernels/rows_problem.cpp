@@ -577,8 +577,9 @@ RowsContraction::Draft RowsContraction::draft(const std::string& name,
   const isa::SpaceSet lm0 = isa::space_bit(Space::kLm0), lm1 = isa::space_bit(Space::kLm1);
   const int64_t kept = (sizes.all_matrices ? sizes.sets : 1) * sizes.matrices_lw;
   draft.matrices = draft.buffer("matrices", kept, lm0);
-  const int64_t turns = sizes.passes > 1 && 2 * sizes.windows_lw <= common_windows_lw() ? 2 : 1;
-  for (int64_t k = 0; k < turns; ++k) draft.windows.push_back(draft.buffer("windows", sizes.windows_lw, lm1));
+  draft.windows.push_back(draft.buffer("windows", sizes.windows_lw, lm1));
+  if (sizes.passes > 1 && 2 * sizes.windows_lw <= common_windows_lw())
+    draft.windows.push_back(draft.buffer("windows of every second pass", sizes.windows_lw, lm1));
   draft.sums = draft.buffer("sums", sizes.sums_lw, isa::space_bit(Space::kGrf0));
   for (size_t k = 0; k < problem_.of_rows.size(); ++k) {
     const int stream = draft.first_input + static_cast<int>(k);
