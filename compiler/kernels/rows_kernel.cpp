@@ -438,7 +438,7 @@ TileProgram RowsTiler::program(const RowsTiling& tiling, const std::string& name
   const std::vector<int64_t> tiles = in_turn(ceil_div(tiling.rows, s.tile_rows), backwards);
   Passes passes(draft, s, backwards);
   for (size_t number = 0; number < passes.all().size(); ++number) {
-    const auto [image, pass, windows] = passes.all()[number];
+    const int64_t image = passes.all()[number].image, pass = passes.all()[number].number;
     // An L2B's own rows: what it makes, and reads beside it.
     const int64_t finish_l1bs = tiling.share == L1bShare::kRows ? s.l1bs_in(pass) : s.finish_l1bs;
     // Where an L1B's part of them is.
@@ -503,7 +503,7 @@ TileProgram RowsTiler::program(const RowsTiling& tiling, const std::string& name
         product.precision = precision_;
         product.matrices = draft.matrices;
         product.matrices_at.base = load_matrices(draft, stack, draft_sizes);
-        product.windows = windows;
+        product.windows = passes.all()[number].windows;
         product.first_place = first_place(stack);
         product.places = s.matrix_places;
         product.window_rows = s.window_rows;

@@ -373,7 +373,7 @@ TileProgram LanesTiler::program(const LanesTiling& tiling, const std::string& na
   const std::vector<int64_t> tiles = in_turn(ceil_div(tiling.rows, s.tile_rows), last_first);
   Passes passes(draft, s, backwards);
   for (size_t number = 0; number < passes.all().size(); ++number) {
-    const auto [image, pass, windows] = passes.all()[number];
+    const int64_t image = passes.all()[number].image, pass = passes.all()[number].number;
     const int64_t result_at = s.region_l2bm + s.row_inputs * s.tile_l2bm;
     for (const int64_t tile : tiles) {
       const int64_t row = tile * s.tile_rows;
@@ -396,7 +396,7 @@ TileProgram LanesTiler::program(const LanesTiling& tiling, const std::string& na
         product.precision = precision_;
         product.matrices = draft.matrices;
         product.matrices_at.base = load_matrices(draft, stack, draft_sizes);
-        product.windows = windows;
+        product.windows = passes.all()[number].windows;
         product.first_place =
             s.side_chunks > 0 ? stack * s.side_chunks : first_place(stack * s.out.order().width());
         product.places = s.matrix_places;
