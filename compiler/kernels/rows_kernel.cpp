@@ -431,12 +431,9 @@ TileProgram RowsTiler::program(const RowsTiling& tiling, const std::string& name
       draft.add(std::move(load));
     }
   };
-  const auto pieces_in_turn = [&](const Pass& pass) {
-    return PiecesInTurn(pieces(s, pass.image, pass.number), problem_.window, tiling.rows, s.tile_rows,
-                        backwards);
-  };
-  const std::vector<int64_t> tiles = in_turn(ceil_div(tiling.rows, s.tile_rows), backwards);
-  Passes passes(draft, s, backwards);
+  Passes passes(draft, s, backwards,
+                {problem_.window, tiling.rows, s.tile_rows, backwards,
+                 [&](const Pass& pass) { return pieces(s, pass.image, pass.number); }});
   for (size_t number = 0; number < passes.all().size(); ++number) {
     const int64_t image = passes.all()[number].image, pass = passes.all()[number].number;
     // An L2B's own rows: what it makes, and reads beside it.
@@ -493,11 +490,9 @@ TileProgram RowsTiler::program(const RowsTiling& tiling, const std::string& name
       if (s.spread) set_spread_segments(store, s.chunks_out, tiling.rows);
       return store;
     };
-    for (const int64_t tile : tiles) {
-      const int64_t row = tile * s.tile_rows;
+    for (const int64_t row : passes.rows_of_tiles()) {
       const int64_t rows = std::min(s.tile_rows, tiling.rows - row);
-      passes.load_for(number, row, tile == tiles.back(), tiles.front() * s.tile_rows, pieces_in_turn,
-                      load_piece);
+      passes.load_for(number, row, load_piece);
       for (int64_t stack = 0; stack < s.stacks_out; ++stack) {
         WindowProduct product;
         product.precision = precision_;

@@ -366,20 +366,15 @@ TileProgram LanesTiler::program(const LanesTiling& tiling, const std::string& na
       draft.add(std::move(load));
     }
   };
-  const auto pieces_in_turn = [&](const Pass& pass) {
-    return PiecesInTurn(pieces(s, pass.image, pass.number), problem_.window, tiling.rows, s.tile_rows,
-                        last_first);
-  };
-  const std::vector<int64_t> tiles = in_turn(ceil_div(tiling.rows, s.tile_rows), last_first);
-  Passes passes(draft, s, backwards);
+  Passes passes(draft, s, backwards,
+                {problem_.window, tiling.rows, s.tile_rows, last_first,
+                 [&](const Pass& pass) { return pieces(s, pass.image, pass.number); }});
   for (size_t number = 0; number < passes.all().size(); ++number) {
     const int64_t image = passes.all()[number].image, pass = passes.all()[number].number;
     const int64_t result_at = s.region_l2bm + s.row_inputs * s.tile_l2bm;
-    for (const int64_t tile : tiles) {
-      const int64_t row = tile * s.tile_rows;
+    for (const int64_t row : passes.rows_of_tiles()) {
       const int64_t rows = std::min(s.tile_rows, tiling.rows - row);
-      passes.load_for(number, row, tile == tiles.back(), tiles.front() * s.tile_rows, pieces_in_turn,
-                      load_piece);
+      passes.load_for(number, row, load_piece);
       for (size_t k = 0, inputs = 0; k < problem_.of_rows.size(); ++k) {
         if (!problem_.of_rows[k] || is_sum) continue;
         LoadPlaces load;

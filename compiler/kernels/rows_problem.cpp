@@ -578,7 +578,10 @@ RowsContraction::Draft RowsContraction::draft(const std::string& name,
   const int64_t kept = (sizes.all_matrices ? sizes.sets : 1) * sizes.matrices_lw;
   draft.matrices = draft.buffer("matrices", kept, lm0);
   draft.windows.push_back(draft.buffer("windows", sizes.windows_lw, lm1));
-  if (sizes.passes > 1 && 2 * sizes.windows_lw <= common_windows_lw())
+  // Totals are beside them.
+  const int64_t two_lw = 2 * sizes.windows_lw;
+  const int64_t local = chip_.memory.lm_words / isa::kWordsPerLong - kRowsReserveLw;
+  if (sizes.passes > 1 && two_lw <= common_windows_lw() && two_lw + sizes.row_input_lw <= local)
     draft.windows.push_back(draft.buffer("windows of every second pass", sizes.windows_lw, lm1));
   draft.sums = draft.buffer("sums", sizes.sums_lw, isa::space_bit(Space::kGrf0));
   for (size_t k = 0; k < problem_.of_rows.size(); ++k) {
@@ -600,8 +603,12 @@ RowsContraction::Draft RowsContraction::draft(const std::string& name,
   return draft;
 }
 
-RowsContraction::Passes::Passes(const Draft& draft, const RowsDivision& sizes, bool backwards)
-    : is_ahead_(draft.windows.size() > 1) {
+RowsContraction::Passes::Passes(const Draft& draft, const RowsDivision& sizes, bool backwards,
+                                PassTiles tiles)
+    : tiles_(std::move(tiles)),
+      rows_of_tiles_(in_turn(isa::ceil_div(tiles_.rows, tiles_.tile_rows), tiles_.last_first)),
+      is_ahead_(draft.windows.size() > 1) {
+  for (int64_t& row : rows_of_tiles_) row *= tiles_.tile_rows;
   for (const int64_t image : in_turn(sizes.out.images(), backwards)) {
     for (const int64_t pass : in_turn(sizes.passes, backwards))
       all_.push_back({image, pass, draft.windows[all_.size() % draft.windows.size()]});

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -205,25 +206,39 @@ class RowsContraction {
     int64_t image = 0, number = 0;
     int windows = -1;
   };
+  /// How a pass is made: tiles of its rows, and the pieces of the operand that come for them.
+  struct PassTiles {
+    RowsWindow window;
+    int64_t rows = 1, tile_rows = 1;
+    bool last_first = false;
+    std::function<std::vector<RowsPiece>(const Pass&)> pieces;
+  };
   /// The passes of a program, and of each the pieces that are still to come.
   class Passes {
    public:
-    Passes(const Draft& draft, const RowsDivision& sizes, bool backwards);
+    Passes(const Draft& draft, const RowsDivision& sizes, bool backwards, PassTiles tiles);
     const std::vector<Pass>& all() const { return all_; }
-    /// Loads what a tile of pass `number` wants, from `row` on, and the tile behind it. With windows for two
-    /// passes that may be the first of the next pass, `first_row`: its rows come beside these products.
-    /// pieces(pass): PiecesInTurn of its own; load(pass, piece).
-    template <typename Pieces, typename Load>
-    void load_for(size_t number, int64_t row, bool is_last, int64_t first_row, Pieces&& pieces, Load&& load) {
+    /// Of every pass, the first rows of its tiles in their order.
+    const std::vector<int64_t>& rows_of_tiles() const { return rows_of_tiles_; }
+    /// Calls load(pass, piece) for what the tile of pass `number` from `row` on wants, and the tile behind
+    /// it. With windows for two passes that may be the first of the next pass: its rows come beside these
+    /// products.
+    template <typename Load>
+    void load_for(size_t number, int64_t row, Load&& load) {
       const auto load_of = [&](size_t pass, int64_t from) {
-        while (left_.size() <= pass) left_.push_back(pieces(all_[left_.size()]));
+        while (left_.size() <= pass)
+          left_.emplace_back(tiles_.pieces(all_[left_.size()]), tiles_.window, tiles_.rows, tiles_.tile_rows,
+                             tiles_.last_first);
         left_[pass].load_for(from, [&](const RowsPiece& piece) { load(all_[pass], piece); });
       };
       load_of(number, row);
-      if (is_last && is_ahead_ && number + 1 < all_.size()) load_of(number + 1, first_row);
+      const bool is_last = row == rows_of_tiles_.back();
+      if (is_last && is_ahead_ && number + 1 < all_.size()) load_of(number + 1, rows_of_tiles_.front());
     }
 
    private:
+    PassTiles tiles_;
+    std::vector<int64_t> rows_of_tiles_;
     std::vector<Pass> all_;
     std::vector<PiecesInTurn> left_;  ///< by pass
     bool is_ahead_ = false;
