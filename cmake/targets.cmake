@@ -34,7 +34,8 @@ endif()
 if(KODAMA_SANITIZE OR KODAMA_FUZZ)
   set(kodama_allocator)
 else()
-  set(kodama_allocator PkgConfig::jemalloc)
+  add_library(kodama_allocator_settings OBJECT ${CMAKE_CURRENT_LIST_DIR}/allocator.c)
+  set(kodama_allocator PkgConfig::jemalloc $<TARGET_OBJECTS:kodama_allocator_settings>)
 endif()
 
 # Most of the time of a build is reading the same headers again. Precompiled sets: for the parts below the
