@@ -307,7 +307,7 @@ TEST(MachineWords, ClashesNameBothInstructions) {
 
 TEST(MachineWords, LoopsAreUnrolled) {
   isa::Program program = parse("lpassa $lm8v $ls2v\n");
-  auto& step = std::get<isa::Step>(program.statements[0].kind).instructions[0];
+  auto& step = std::get<isa::Step>(program.statements[0].kind).instructions.own()[0];
   step.sources[0].loop_strides = {16, -8};
   step.destinations[0].loop_strides = {0, 8};
   program.statements = {{isa::Loop{2, {{isa::Loop{2, program.statements}}, {isa::Nop{2, 0}}}}}};
@@ -370,7 +370,7 @@ isa::Program in_normal_form(isa::Program program) {
   for (isa::Statement& statement : program.statements) {
     auto* step = std::get_if<isa::Step>(&statement.kind);
     if (step != nullptr) {
-      std::ranges::sort(step->instructions, {}, order);
+      std::ranges::sort(step->instructions.own(), {}, order);
       // What does nothing and forwards nothing is a nop.
       const bool idle = std::ranges::all_of(step->instructions, [](const isa::Instruction& i) {
         return i.opcode == isa::Opcode::kNoForward || i.opcode == isa::Opcode::kWait;
@@ -389,7 +389,7 @@ isa::Program in_normal_form(isa::Program program) {
       }
     }
     if (step != nullptr) {
-      for (isa::Instruction& i : step->instructions) {
+      for (isa::Instruction& i : step->instructions.own()) {
         i.immediate_kind = i.opcode == isa::Opcode::kImm ? isa::ImmediateKind::kUnsigned : i.immediate_kind;
         if (i.opcode == isa::Opcode::kPassa) {
           using P = isa::Precision;

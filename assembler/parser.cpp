@@ -498,8 +498,8 @@ class Parser {
   // ---- instructions -------------------------------------------------------------------------------------
 
   void parse_instructions(Cursor& in, isa::Statement& statement) {
-    isa::Step step;
-    step.instructions.reserve(1 + static_cast<size_t>(std::count(in.position, in.end, ';')));
+    std::vector<isa::Instruction> instructions;
+    instructions.reserve(1 + static_cast<size_t>(std::count(in.position, in.end, ';')));
     int64_t nop_count = 0;
     const char* nop_place = nullptr;
     const char* begin = in.position;
@@ -517,7 +517,7 @@ class Parser {
         in.skip_blanks();
       } else {
         places_.push_back({place, operand_places_.size()});
-        parse_instruction(in, step.instructions.emplace_back());
+        parse_instruction(in, instructions.emplace_back());
       }
       if (in.at_end()) break;
       if (!in.accept(';')) fail(in.position, fmt::format("expected ';' or the end, found {}", found(in)));
@@ -525,27 +525,27 @@ class Parser {
       if (in.at_end()) break;
     }
     if (nop_place == nullptr) {
-      const bool transfer = isa::info(step.instructions[0].opcode).group == IssueGroup::kMv;
-      if (transfer && step.instructions.size() == 1) {
-        statement.kind = isa::Mv{std::move(step.instructions[0])};
+      const bool transfer = isa::info(instructions[0].opcode).group == IssueGroup::kMv;
+      if (transfer && instructions.size() == 1) {
+        statement.kind = isa::Mv{std::move(instructions[0])};
       } else {
-        for (size_t i = 0; i < step.instructions.size(); ++i) {
-          if (isa::info(step.instructions[i].opcode).group == IssueGroup::kMv) {
+        for (size_t i = 0; i < instructions.size(); ++i) {
+          if (isa::info(instructions[i].opcode).group == IssueGroup::kMv) {
             fail(places_[i].word, "a transfer is a statement of its own; write it on a line by itself");
           }
         }
-        statement.kind = std::move(step);
+        statement.kind = isa::Step{std::move(instructions)};
       }
       return;
     }
     isa::Nop nop{nop_count, 0};
-    for (size_t i = 0; i < step.instructions.size(); ++i) {
-      if (step.instructions[i].opcode != Opcode::kWait) {
+    for (size_t i = 0; i < instructions.size(); ++i) {
+      if (instructions[i].opcode != Opcode::kWait) {
         fail(places_[i].word,
-             fmt::format("only wait may stand beside nop, not {}", isa::mnemonic(step.instructions[i])));
+             fmt::format("only wait may stand beside nop, not {}", isa::mnemonic(instructions[i])));
       }
       if (i > 0) fail(places_[i].word, "wait is given twice; one tag per step");
-      nop.wait_tag = step.instructions[i].tag;
+      nop.wait_tag = instructions[i].tag;
       if (nop_count != 1) {
         fail(begin, fmt::format("wait stands beside a single nop, not beside nop/{}", nop_count));
       }

@@ -102,10 +102,16 @@ class Fields {
     integer(statement.line, 0);
     archive_.variant(statement.kind, [&](auto& kind) { fields(kind, depth); });
   }
+  static const std::vector<isa::Instruction>& list_of(const isa::Instructions& instructions) {
+    return instructions;
+  }
+  static std::vector<isa::Instruction>& list_of(isa::Instructions& instructions) {
+    return instructions.own();
+  }
   void fields(auto& kind, int depth) {
     using Kind = std::remove_cvref_t<decltype(kind)>;
     if constexpr (std::is_same_v<Kind, isa::Step>) {
-      archive_.list(kind.instructions, [&](auto& i) { instruction(i); });
+      archive_.list(list_of(kind.instructions), [&](auto& i) { instruction(i); });
     } else if constexpr (std::is_same_v<Kind, isa::Nop>) {
       integer(kind.count, 1);
       integer(kind.wait_tag, 0);
@@ -377,7 +383,7 @@ class Checker {
       }
     };
     if (auto* step = std::get_if<isa::Step>(&statement.kind)) {
-      for (Instruction& instruction : step->instructions) resolve(instruction);
+      for (Instruction& instruction : step->instructions.own()) resolve(instruction);
     } else if (auto* mv = std::get_if<isa::Mv>(&statement.kind)) {
       resolve(mv->instruction);
     }

@@ -30,7 +30,7 @@ isa::Program program_with_loops(uint64_t seed, int statements) {
   outer.body.push_back({inner, 7});
   isa::Program strided = assemble("lpassa $lm0v $lr0v\n", "a.vsm", tiny());
   isa::Statement step = strided.statements[0];
-  std::get<isa::Step>(step.kind).instructions[0].sources[0].loop_strides = {8, 2};
+  std::get<isa::Step>(step.kind).instructions.own()[0].sources[0].loop_strides = {8, 2};
   std::get<isa::Loop>(outer.body[0].kind).body.push_back(step);
   program.statements.push_back({outer, 9});
   return program;
@@ -80,7 +80,7 @@ isa::Program looped(const std::string& text, const std::vector<int64_t>& counts,
                     const std::vector<int64_t>& source_strides) {
   isa::Program program = assemble(text, "a.vsm", tiny());
   if (auto* step = std::get_if<isa::Step>(&program.statements[0].kind)) {
-    step->instructions[0].sources[0].loop_strides = source_strides;
+    step->instructions.own()[0].sources[0].loop_strides = source_strides;
   }
   for (size_t d = counts.size(); d-- > 0;) {
     isa::Loop loop{counts[d], std::move(program.statements)};
@@ -136,7 +136,7 @@ TEST(ProgramFile, StatementsThatNoTextSaysAreRefused) {
   EXPECT_NE(refusal(program), "");
   get.text = "";
   program = assemble("lpassa $aluf $lr0\n", "a.vsm", tiny());
-  std::get<isa::Step>(program.statements[0].kind).instructions[0].sources[0].width = isa::Width::kWord;
+  std::get<isa::Step>(program.statements[0].kind).instructions.own()[0].sources[0].width = isa::Width::kWord;
   EXPECT_EQ(refusal(program),
             "a.kprog:1: holds more than its text 'lpassa $aluf $lr0' says; no assembler made it");
 }

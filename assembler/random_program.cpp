@@ -294,7 +294,7 @@ isa::Step RandomProgram::step() {
     for (int attempt = 0; attempt < 8; ++attempt) {
       step.instructions.push_back(instruction());
       if (!find_violation(isa::Statement{step}, chip_)) break;
-      step.instructions.pop_back();
+      step.instructions.own().pop_back();
     }
   }
   if (one_in(16)) {
@@ -419,7 +419,7 @@ void for_each_operand(isa::Statement& statement, Visit&& visit) {
     for (Operand& operand : instruction.destinations) visit(instruction, operand);
   };
   if (auto* step = std::get_if<isa::Step>(&statement.kind)) {
-    for (Instruction& instruction : step->instructions) visit_all(instruction);
+    for (Instruction& instruction : step->instructions.own()) visit_all(instruction);
   } else if (auto* mv = std::get_if<isa::Mv>(&statement.kind)) {
     visit_all(mv->instruction);
   }

@@ -299,7 +299,7 @@ class SoundProgram {
       isa::Statement next = random_.statement();
       if (std::holds_alternative<isa::Nop>(next.kind)) next.kind = isa::Nop{1 + below(3), 0};
       if (auto* step = std::get_if<isa::Step>(&next.kind)) {
-        std::erase_if(step->instructions, [](const isa::Instruction& instruction) {
+        std::erase_if(step->instructions.own(), [](const isa::Instruction& instruction) {
           return instruction.opcode == isa::Opcode::kWait;
         });
         connect(*step);
@@ -363,7 +363,7 @@ class SoundProgram {
   }
   /// Lets sources read what a recent step has written, or the forwarding registers.
   void connect(isa::Step& step) {
-    for (isa::Instruction& instruction : step.instructions) {
+    for (isa::Instruction& instruction : step.instructions.own()) {
       for (isa::Operand& source : instruction.sources) {
         if (!isa::is_pe_memory(source.space) || below(3) != 0) continue;
         isa::Instruction changed = instruction;
@@ -384,7 +384,7 @@ class SoundProgram {
           target.negate = negate;
         }
         isa::Step whole = step;
-        whole.instructions[static_cast<size_t>(&instruction - step.instructions.data())] = changed;
+        whole.instructions.own()[static_cast<size_t>(&instruction - step.instructions.data())] = changed;
         if (is_legal({isa::Statement{whole}})) instruction = changed;
       }
     }

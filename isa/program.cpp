@@ -54,7 +54,7 @@ Statement resolved(Statement statement, const std::vector<int64_t>& counters) {
     }
   };
   if (auto* step = std::get_if<Step>(&statement.kind)) {
-    for (Instruction& instruction : step->instructions) resolve(instruction);
+    for (Instruction& instruction : step->instructions.own()) resolve(instruction);
   } else if (auto* mv = std::get_if<Mv>(&statement.kind)) {
     resolve(mv->instruction);
   }

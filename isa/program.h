@@ -1,8 +1,11 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -25,10 +28,61 @@ namespace kodama::isa {
 
 struct Statement;
 
+/// The instructions of a step: a vector that copies share until one of them is changed. Programs are copied
+/// often (schedules that are compared, parts that are joined), and few steps of a copy differ.
+///
+/// Example: `Step b = a; b.instructions.own()[0].tag = 2;` leaves a as it is; without own() nothing is
+/// copied.
+class Instructions {
+ public:
+  using value_type = Instruction;
+  using const_iterator = std::vector<Instruction>::const_iterator;
+  using iterator = const_iterator;
+
+  Instructions() = default;
+  Instructions(std::vector<Instruction> list)
+      : list_(std::make_shared<std::vector<Instruction>>(std::move(list))) {}
+  Instructions(std::initializer_list<Instruction> list) : Instructions(std::vector<Instruction>(list)) {}
+
+  const std::vector<Instruction>& get() const { return list_ ? *list_ : none(); }
+  operator const std::vector<Instruction>&() const { return get(); }
+  const_iterator begin() const { return get().begin(); }
+  const_iterator end() const { return get().end(); }
+  size_t size() const { return get().size(); }
+  bool empty() const { return get().empty(); }
+  const Instruction* data() const { return get().data(); }
+  const Instruction& operator[](size_t k) const { return get()[k]; }
+  const Instruction& front() const { return get().front(); }
+  const Instruction& back() const { return get().back(); }
+
+  /// To change them here alone. References into it end with the next copy of this.
+  std::vector<Instruction>& own() {
+    if (!list_) {
+      list_ = std::make_shared<std::vector<Instruction>>();
+    } else if (list_.use_count() > 1) {
+      list_ = std::make_shared<std::vector<Instruction>>(*list_);
+    } else {
+      // Whoever had the last other copy, in another thread, has read it.
+      std::atomic_thread_fence(std::memory_order_acquire);
+    }
+    return *list_;
+  }
+  void push_back(Instruction instruction) { own().push_back(std::move(instruction)); }
+
+  bool operator==(const Instructions& other) const { return list_ == other.list_ || get() == other.get(); }
+
+ private:
+  static const std::vector<Instruction>& none() {
+    static const std::vector<Instruction> none;
+    return none;
+  }
+  std::shared_ptr<std::vector<Instruction>> list_;  ///< nothing = empty
+};
+
 /// One step: instructions that issue together. Order is irrelevant: all operands are read before
 /// anything is written.
 struct Step {
-  std::vector<Instruction> instructions;
+  Instructions instructions;
   bool operator==(const Step&) const = default;
 };
 

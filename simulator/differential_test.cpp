@@ -88,7 +88,7 @@ TEST(Differential, CountersOfLoopsReachMaskEntriesAndConstants) {
   const isa::Chip chip = small_memories(small_chip());
   const auto loop_of = [&](int64_t count) {
     isa::Program program = assembler::assemble("iinc $l2bid $omr1\n", "loop.vsm", chip);
-    isa::Instruction& instruction = std::get<isa::Step>(program.statements[0].kind).instructions[0];
+    isa::Instruction& instruction = std::get<isa::Step>(program.statements[0].kind).instructions.own()[0];
     instruction.sources[0].loop_strides = {1};
     instruction.destinations[0].loop_strides = {2};
     program.statements = {{isa::Loop{count, program.statements}}};

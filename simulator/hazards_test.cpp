@@ -365,7 +365,7 @@ TEST(Hazards, LoopsAreUnrolled) {
   const isa::Chip chip = isa::find_chip("mncore2");
   isa::Program program = assembler::assemble("lpassa $lr0v $ls0v\nlpassa $ls8v $lr20v\n", "loop.vsm", chip);
   // The write walks from 0 to 8 within two iterations; there the next iteration's... read meets it.
-  std::get<isa::Step>(program.statements[0].kind).instructions[0].destinations[0].loop_strides = {8};
+  std::get<isa::Step>(program.statements[0].kind).instructions.own()[0].destinations[0].loop_strides = {8};
   EXPECT_TRUE(isa::find_hazards(program, chip).empty());
   isa::Program looped;
   looped.statements = {{isa::Loop{3, program.statements}, 0}};

@@ -216,7 +216,7 @@ TEST(Machine, LoopsEqualTheirUnrolledForm) {
   // for i < 3: for j < 2: LM1[2*(2i+j)] = LM0[2*(2i+j)] + 1, in two nested loops with affine addresses.
   isa::Program inner = assembler::assemble("linc $lm0 $ln0\n", "test.vsm", small_chip());
   isa::Statement body = inner.statements[0];
-  auto& instruction = std::get<isa::Step>(body.kind).instructions[0];
+  auto& instruction = std::get<isa::Step>(body.kind).instructions.own()[0];
   instruction.sources[0].loop_strides = {4, 2};
   instruction.destinations[0].loop_strides = {4, 2};
   isa::Program program;

@@ -154,7 +154,7 @@ void for_each_instruction(std::vector<Statement>& statements, size_t depth,
       for_each_instruction(loop->body, depth + 1, visit);
     if (auto* mv = std::get_if<isa::Mv>(&statement.kind)) visit(mv->instruction, depth);
     if (auto* step = std::get_if<isa::Step>(&statement.kind)) {
-      for (Instruction& instruction : step->instructions) visit(instruction, depth);
+      for (Instruction& instruction : step->instructions.own()) visit(instruction, depth);
     }
   }
 }

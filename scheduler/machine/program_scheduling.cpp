@@ -488,9 +488,10 @@ class ProgramScheduler {
       } else if (step.size() == 1 && operations[step[0]].is_wait) {
         out.push_back({isa::Nop{1, operations[step[0]].instruction.tag}});
       } else {
-        isa::Step result;
-        for (const size_t k : step) result.instructions.push_back(std::move(operations[k].instruction));
-        out.push_back({std::move(result)});
+        std::vector<Instruction> instructions;
+        instructions.reserve(step.size());
+        for (const size_t k : step) instructions.push_back(std::move(operations[k].instruction));
+        out.push_back({isa::Step{std::move(instructions)}});
       }
     }
   }

@@ -263,7 +263,7 @@ class DamagedLoop : public ::testing::TestWithParam<bool> {
   /// The instructions of a step of the loop; nothing for a nop.
   static std::vector<Instruction>* step_of(isa::Loop& loop, size_t k) {
     auto* step = std::get_if<isa::Step>(&loop.body[k].kind);
-    return step == nullptr ? nullptr : &step->instructions;
+    return step == nullptr ? nullptr : &step->instructions.own();
   }
 
   const isa::Chip chip_ = interpreted_chip();
@@ -375,7 +375,7 @@ TEST_P(DamagedLoop, AnOperationIsMissing) {
         step = std::get_if<isa::Step>(&loop->body[s].kind);
     }
     if (step == nullptr) continue;
-    step->instructions.pop_back();
+    step->instructions.own().pop_back();
     EXPECT_TRUE(check(damaged, "missing")) << k;
   }
 }
@@ -393,7 +393,7 @@ TEST_P(DamagedLoop, OneIterationInTheMiddle) {
       isa::Loop part{count, loop.body};
       for (isa::Statement& statement : part.body) {
         if (auto* step = std::get_if<isa::Step>(&statement.kind)) {
-          for (Instruction& instruction : step->instructions) {
+          for (Instruction& instruction : step->instructions.own()) {
             for (auto* list : {&instruction.sources, &instruction.destinations}) {
               for (Operand& operand : *list) {
                 if (!operand.loop_strides.empty()) operand.base += operand.loop_strides[0] * first;
@@ -409,7 +409,7 @@ TEST_P(DamagedLoop, OneIterationInTheMiddle) {
     for (isa::Statement& statement : std::get<isa::Loop>(wrong.kind).body) {
       auto* step = std::get_if<isa::Step>(&statement.kind);
       if (step == nullptr) continue;
-      for (Instruction& instruction : step->instructions) {
+      for (Instruction& instruction : step->instructions.own()) {
         for (Operand& operand : instruction.sources) {
           if (operand.space == Space::kL1bm) operand.base += 64;
         }

@@ -95,7 +95,7 @@ TEST(ProgramProblems, TheProgramItselfIsASchedule) {
     isa::Program program;
     while (program.statements.size() < 24) {
       isa::Step step = random.step();
-      std::erase_if(step.instructions, [](const isa::Instruction& instruction) {
+      std::erase_if(step.instructions.own(), [](const isa::Instruction& instruction) {
         return isa::issue_group(instruction) == isa::IssueGroup::kWait;
       });
       program.statements.push_back({step});

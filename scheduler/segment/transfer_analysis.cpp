@@ -40,6 +40,37 @@ void add_tags(const std::vector<Statement>& statements, std::set<int>& tags) {
   }
 }
 
+/// A load or store that can be waited for.
+bool is_plain(const Instruction& mv) {
+  if (mv.tag == 0 || mv.sources.size() != 1 || mv.destinations.size() != 1) return false;
+  const Space from = mv.sources[0].space;
+  const Space to = mv.destinations[0].space;
+  const auto is_outside = [](Space space) { return space == Space::kDram || space == Space::kPdm; };
+  return (is_outside(from) && to == Space::kL2bm) || (from == Space::kL2bm && is_outside(to));
+}
+
+/// Tags of loops, and of transfers that stay where they are: their waits do, too.
+std::set<int> kept_tags_of(const ProgramPart& part) {
+  std::set<int> kept;
+  for (const Statement& statement : part.program.statements) {
+    if (const auto* loop = std::get_if<isa::Loop>(&statement.kind)) {
+      if (!isa::is_idle(*loop)) add_tags(loop->body, kept);
+    } else if (const auto* mv = std::get_if<isa::Mv>(&statement.kind)) {
+      if (!is_plain(mv->instruction)) kept.insert(mv->instruction.tag);
+    }
+  }
+  return kept;
+}
+
+/// Those that are scheduled.
+size_t count_moves(const ProgramPart& part) {
+  const std::set<int> kept = kept_tags_of(part);
+  return static_cast<size_t>(std::ranges::count_if(part.program.statements, [&](const Statement& statement) {
+    const auto* mv = std::get_if<isa::Mv>(&statement.kind);
+    return mv != nullptr && !kept.contains(mv->instruction.tag);
+  }));
+}
+
 class Analyzer : private PartsAnalysis {
  public:
   Analyzer(std::span<const ProgramPart> parts, const isa::Chip& chip)
@@ -72,25 +103,22 @@ class Analyzer : private PartsAnalysis {
     if (a != b) parent_[index(std::max(a, b))] = std::min(a, b);
   }
 
-  int node(const Operand& operand) {
-    const auto [known, is_new] = node_of.try_emplace(&operand, static_cast<int>(nodes.size()));
-    if (is_new) {
-      nodes.emplace_back();
-      nodes.back().part = part_;
-      parent_.push_back(known->second);
-    }
+  int new_node() {
+    const auto number = static_cast<int>(nodes.size());
+    nodes.emplace_back();
+    nodes.back().part = part_;
+    parent_.push_back(number);
+    return number;
+  }
+  /// Of the operand in L2BM of an instruction that stays where it is.
+  int node(const InstructionPlace& place) {
+    const auto [known, is_new] = node_of.try_emplace(place);
+    if (is_new) known->second = new_node();
     return known->second;
   }
 
   void find_tasks(const ProgramPart& part, int number) {
-    std::set<int>& kept = kept_tags.emplace_back();
-    for (const Statement& statement : part.program.statements) {
-      if (const auto* loop = std::get_if<isa::Loop>(&statement.kind)) {
-        if (!isa::is_idle(*loop)) add_tags(loop->body, kept);
-      } else if (const auto* mv = std::get_if<isa::Mv>(&statement.kind)) {
-        if (!is_plain(mv->instruction)) kept.insert(mv->instruction.tag);
-      }
-    }
+    const std::set<int>& kept = kept_tags.emplace_back(kept_tags_of(part));
     tasks.push_back({.kind = PartTask::Kind::kBegin, .part = number});
     bool removed = false;
     for (const Statement& statement : part.program.statements) {
@@ -154,19 +182,10 @@ class Analyzer : private PartsAnalysis {
     }
   }
 
-  /// A load or store that can be waited for.
-  static bool is_plain(const Instruction& mv) {
-    if (mv.tag == 0 || mv.sources.size() != 1 || mv.destinations.size() != 1) return false;
-    const Space from = mv.sources[0].space;
-    const Space to = mv.destinations[0].space;
-    const auto is_outside = [](Space space) { return space == Space::kDram || space == Space::kPdm; };
-    return (is_outside(from) && to == Space::kL2bm) || (from == Space::kL2bm && is_outside(to));
-  }
-
   void read_move(int number) {
     PartTransfer& move = moves[index(number)];
     const Instruction& mv = *move.mv;
-    move.node = node(move.is_load ? mv.destinations[0] : mv.sources[0]);
+    move.node = new_node();
     nodes[index(move.node)].transfer = number;
     for (const TransferRange& range : ranges_of(mv, chip_)) {
       if (range.memory == HazardResource::kL2bm) {
@@ -192,8 +211,9 @@ class Analyzer : private PartsAnalysis {
     const Operand* operand = nullptr;
     isa::Access access;
   };
-  const L2bmUse& l2bm_use(const Instruction& instruction, PartTask& task, int64_t number) {
-    const auto [known, is_new] = uses_.try_emplace(&instruction);
+  const L2bmUse& l2bm_use(const Instruction& instruction, const InstructionPlace& place, PartTask& task,
+                          int64_t number) {
+    const auto [known, is_new] = uses_.try_emplace(place);
     if (!is_new) return known->second;
     L2bmUse& use = known->second;
     for (const auto* operands : {&instruction.sources, &instruction.destinations}) {
@@ -205,7 +225,7 @@ class Analyzer : private PartsAnalysis {
       }
     }
     if (use.operand == nullptr) return use;
-    use.node = node(*use.operand);
+    use.node = node(place);
     nodes[index(use.node)].task = number;
     task.nodes.push_back(use.node);
     for (const isa::Access& access : isa::accesses(instruction, chip_)) {
@@ -226,8 +246,10 @@ class Analyzer : private PartsAnalysis {
       counters.pop_back();
       return;
     }
+    InstructionPlace place{&statement, 0};
     for_each_instruction(statement, [&](const Instruction& instruction) {
-      const L2bmUse& use = l2bm_use(instruction, task, number);
+      const L2bmUse& use = l2bm_use(instruction, place, task, number);
+      ++place.number;
       if (use.operand == nullptr) return;
       touch(use.node, use.access.place, isa::resolved_base(*use.operand, counters), use.access.length,
             use.access.write);
@@ -270,9 +292,12 @@ class Analyzer : private PartsAnalysis {
         counts.pop_back();
         return;
       }
+      InstructionPlace next{&statement, 0};
       for_each_instruction(statement, [&](const Instruction& instruction) {
+        const InstructionPlace place = next;
+        ++next.number;
         if (!is_mv(instruction)) {
-          const L2bmUse& use = l2bm_use(instruction, task, number);
+          const L2bmUse& use = l2bm_use(instruction, place, task, number);
           if (use.operand == nullptr) return;
           TransferRange range{HazardResource::kL2bm, use.access.place, use.operand->base,
                               use.operand->base + use.access.length, use.access.write};
@@ -287,7 +312,7 @@ class Analyzer : private PartsAnalysis {
             task.ranges.push_back(range);
             continue;
           }
-          const int own = node(operand);
+          const int own = node(place);
           if (nodes[index(own)].task < 0) {
             nodes[index(own)].task = number;
             task.nodes.push_back(own);
@@ -472,7 +497,7 @@ class Analyzer : private PartsAnalysis {
   std::vector<std::vector<Source>> sources_;  ///< by transfer
   std::vector<std::vector<int>> content_;     ///< by L2B and address: the node that wrote it
   std::vector<int> parent_;
-  std::unordered_map<const Instruction*, L2bmUse> uses_;
+  std::unordered_map<InstructionPlace, L2bmUse, InstructionPlaceHash> uses_;
   std::unordered_map<const isa::Loop*, bool> touching_;
 };
 
@@ -511,10 +536,16 @@ std::vector<TransferRange> ranges_of(const Instruction& mv, const isa::Chip& chi
 }
 
 std::optional<PartsAnalysis> analyze_parts(std::span<const ProgramPart> parts, const isa::Chip& chip,
-                                           size_t most_tasks, bool has_scratch) {
+                                           const PlanLimits& limits, bool has_scratch) {
+  // Of a whole segment, which is far too long, nothing else is looked at.
+  size_t moves = 0;
+  for (const ProgramPart& part : parts) moves += count_moves(part);
+  if (moves > limits.moves) return std::nullopt;
   Analyzer analyzer(parts, chip);
-  if (analyzer.task_count() > most_tasks) return std::nullopt;
-  return analyzer.run(has_scratch);
+  if (analyzer.task_count() > limits.tasks) return std::nullopt;
+  PartsAnalysis analysis = analyzer.run(has_scratch);
+  if (analysis.moves.size() > limits.moves) return std::nullopt;  // there are more where loads are split
+  return analysis;
 }
 
 }  // namespace kodama::scheduler

@@ -329,23 +329,28 @@ class Emitter {
       const auto& from = std::get<isa::Loop>(original.kind);
       for (size_t k = 0; k < loop->body.size(); ++k) rewrite(loop->body[k], from.body[k], kept);
     } else if (auto* step = std::get_if<isa::Step>(&statement.kind)) {
-      const auto& from = std::get<isa::Step>(original.kind);
-      for (size_t k = 0; k < step->instructions.size(); ++k)
-        move_operands(step->instructions[k], from.instructions[k]);
-      std::erase_if(step->instructions, [&](const Instruction& instruction) {
+      const auto goes = [&](const Instruction& instruction) {
         return is_wait(instruction) && !kept.contains(instruction.tag);
-      });
+      };
+      const auto is_in_l2bm = [](const Instruction& instruction) {
+        return std::ranges::any_of(instruction.sources, is_l2bm) ||
+               std::ranges::any_of(instruction.destinations, is_l2bm);
+      };
+      for (size_t k = 0; k < step->instructions.size(); ++k) {
+        if (!is_in_l2bm(step->instructions[k])) continue;
+        const auto node = analysis_.node_of.find({&original, k});
+        const int64_t by = node == analysis_.node_of.end() ? 0 : shift(node->second);
+        if (by != 0) move_operand(step->instructions.own()[k], by);
+      }
+      if (std::ranges::any_of(step->instructions, goes)) std::erase_if(step->instructions.own(), goes);
     }
   }
-  void move_operands(Instruction& instruction, const Instruction& from) {
-    for (size_t k = 0; k < from.sources.size(); ++k) move_operand(instruction.sources[k], from.sources[k]);
-    for (size_t k = 0; k < from.destinations.size(); ++k)
-      move_operand(instruction.destinations[k], from.destinations[k]);
-  }
-  void move_operand(Operand& operand, const Operand& from) {
-    if (!is_l2bm(from)) return;
-    const auto node = analysis_.node_of.find(&from);
-    if (node != analysis_.node_of.end()) operand.base += shift(node->second);
+  static void move_operand(Instruction& instruction, int64_t by) {
+    for (std::vector<Operand>* operands : {&instruction.sources, &instruction.destinations}) {
+      for (Operand& operand : *operands) {
+        if (is_l2bm(operand)) operand.base += by;
+      }
+    }
   }
 
   const PartsAnalysis& analysis_;

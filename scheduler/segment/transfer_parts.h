@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <optional>
 #include <set>
 #include <span>
@@ -49,6 +50,19 @@ void for_each_instruction(const isa::Statement& statement, Visit&& visit) {
   }
 }
 
+/// Where an instruction stands: a statement that is no loop, and its number there. Its address would not
+/// tell, as copies of a step share their instructions.
+struct InstructionPlace {
+  const isa::Statement* statement = nullptr;
+  size_t number = 0;
+  bool operator==(const InstructionPlace&) const = default;
+};
+struct InstructionPlaceHash {
+  size_t operator()(const InstructionPlace& place) const {
+    return std::hash<const isa::Statement*>()(place.statement) * 31 + place.number;
+  }
+};
+
 /// An operand in L2BM: it always means the same buffer.
 struct L2bmNode {
   int64_t low = INT64_MAX;  ///< hull of what it names
@@ -93,15 +107,20 @@ struct PartsAnalysis {
   std::deque<isa::Instruction> pieces;  ///< of MVs
   std::vector<L2bmNode> nodes;
   std::vector<int> buffer;  ///< by node: the node that stands for all that mean the same buffer
-  std::unordered_map<const isa::Operand*, int> node_of;
+  std::unordered_map<InstructionPlace, int, InstructionPlaceHash>
+      node_of;                           ///< an instruction has one at most
   std::vector<std::set<int>> kept_tags;  ///< by part: of loops, whose waits stay where they are
   std::vector<int64_t> part_end;         ///< by part: its last task
 };
-/// Nothing when there are more than `most_tasks`. Without `has_scratch`, others may read what the parts call
-/// their scratch. The analysis names the parts' statements and operands, which must outlive it.
-/// UnsupportedError for statements that only hand-written programs have.
+/// How much the parts of a plan may have: what a plan has to learn, and the time that takes, grow with it.
+struct PlanLimits {
+  size_t tasks = SIZE_MAX, moves = SIZE_MAX;
+};
+/// Nothing when there is more. Without `has_scratch`, others may read what the parts call their scratch. The
+/// analysis names the parts' statements and operands, which must outlive it. UnsupportedError for statements
+/// that only hand-written programs have.
 std::optional<PartsAnalysis> analyze_parts(std::span<const ProgramPart> parts, const isa::Chip& chip,
-                                           size_t most_tasks, bool has_scratch);
+                                           const PlanLimits& limits, bool has_scratch);
 
 /// A load of what a store before it takes out may copy it from where the store does.
 struct Detour {

@@ -68,10 +68,10 @@ class SegmentScheduler {
   /// `has_scratch`: nobody but these parts reads what they call so.
   ScheduledParts run(std::span<const ProgramPart> parts, bool has_scratch) const {
     if (scheduler_.leaves_programs) return emit_plain(parts, chip_);
-    const size_t most_tasks = parts.size() > 1 ? choice_.most_tasks : SIZE_MAX;
-    const auto analysis = analyze_parts(parts, chip_, most_tasks, has_scratch);
-    if (!analysis || (parts.size() > 1 && analysis->moves.size() > kMostTransfers))
-      return in_halves(parts, has_scratch, nullptr);
+    const PlanLimits limits =
+        parts.size() > 1 ? PlanLimits{choice_.most_tasks, kMostTransfers} : PlanLimits{};
+    const auto analysis = analyze_parts(parts, chip_, limits, has_scratch);
+    if (!analysis) return in_halves(parts, has_scratch, nullptr);
     Fastest best(emit_plain(parts, chip_), kPlain, chip_);
     plan(*analysis, parts, best);
     if (best.number() != kPlain || parts.size() == 1) return best.take();

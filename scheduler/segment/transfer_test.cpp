@@ -974,15 +974,16 @@ TEST_F(Programs, TheVerifierFindsDamage) {
                 return true;
               }
               auto* step = std::get_if<isa::Step>(&s.kind);
-              return step != nullptr && std::erase_if(step->instructions, [](const isa::Instruction& each) {
-                                          return each.opcode == isa::Opcode::kWait;
-                                        }) > 0;
+              return step != nullptr &&
+                     std::erase_if(step->instructions.own(), [](const isa::Instruction& each) {
+                       return each.opcode == isa::Opcode::kWait;
+                     }) > 0;
             }),
             0);
   EXPECT_EQ(damaged([](isa::Statement& s) {  // a step's address in L2BM
               auto* step = std::get_if<isa::Step>(&s.kind);
               if (step == nullptr) return false;
-              for (isa::Instruction& each : step->instructions) {
+              for (isa::Instruction& each : step->instructions.own()) {
                 for (auto* operands : {&each.sources, &each.destinations}) {
                   for (isa::Operand& operand : *operands) {
                     if (operand.space != isa::Space::kL2bm) continue;
