@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "assembler/assembler.h"
+#include "isa/program.h"
 #include "isa/sequencer.h"
 #include "scheduler/problem/transfer_problem.h"
 #include "scheduler/segment/transfer_scheduling.h"
@@ -103,6 +104,40 @@ TEST(TransferMix, SegmentsAreMixedByWhatPartsTake) {
   for (const int64_t part : of_parts) EXPECT_GT(part, 800 + 128);
   gives_better = true;
   EXPECT_LT(cycles(), on_demand);
+}
+
+/// Copies of a program share the instructions of its steps; what they mean in L2BM is their own.
+TEST(TransferMix, CopiesOfAProgramHaveBuffersOfTheirOwn) {
+  const isa::Chip chip = isa::find_chip("mncore2");
+  const auto assembled = [&] {
+    return assembler::assemble("mvp/n2048i01 $d0 $lc0@.0\nnop; wait i01\nl2bmd $lc0 $lb0\nnop/200\n", "test",
+                               chip);
+  };
+  const auto text_of = [&](const std::vector<ProgramPart>& parts) {
+    const ScheduledParts scheduled = schedule_transfers(parts, chip, {"prefetch", {}, {}});
+    verify::verify_segment(parts, scheduled, chip);
+    return assembler::print(scheduled.program);
+  };
+  const isa::Program program = assembled();
+  const std::vector<ProgramPart> copies = {{"a", program}, {"b", program}};
+  EXPECT_EQ(text_of(copies), text_of({{"a", assembled()}, {"b", assembled()}}));
+  EXPECT_EQ(copies[0].program, assembled()) << "the parts stay as they are";
+  EXPECT_EQ(copies[1].program, assembled());
+}
+
+TEST(TransferMix, CopiesOfAStepShareItsInstructionsUntilTheyChange) {
+  isa::Instruction pass;
+  pass.opcode = isa::Opcode::kPassa;
+  isa::Step step{{pass, pass}};
+  isa::Step copy = step;
+  EXPECT_EQ(copy.instructions.data(), step.instructions.data());
+  copy.instructions.own()[0].tag = 2;
+  EXPECT_EQ(step.instructions[0].tag, 0);
+  EXPECT_EQ(copy.instructions[0].tag, 2);
+  EXPECT_FALSE(copy == step);
+  const isa::Instruction* own = copy.instructions.data();
+  EXPECT_EQ(copy.instructions.own().data(), own) << "nobody else has them";
+  EXPECT_TRUE(isa::Instructions().empty());
 }
 
 TEST(TransferMix, APredictorSaysHowFarItIs) {

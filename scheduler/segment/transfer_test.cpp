@@ -974,10 +974,8 @@ TEST_F(Programs, TheVerifierFindsDamage) {
                 return true;
               }
               auto* step = std::get_if<isa::Step>(&s.kind);
-              return step != nullptr &&
-                     std::erase_if(step->instructions.own(), [](const isa::Instruction& each) {
-                       return each.opcode == isa::Opcode::kWait;
-                     }) > 0;
+              const auto waits = [](const auto& each) { return each.opcode == isa::Opcode::kWait; };
+              return step != nullptr && std::erase_if(step->instructions.own(), waits) > 0;
             }),
             0);
   EXPECT_EQ(damaged([](isa::Statement& s) {  // a step's address in L2BM

@@ -45,7 +45,7 @@ Statement pause(int64_t steps) {
 /// iterations meet and others not.
 class RandomLoops {
  public:
-  RandomLoops(uint32_t seed, const isa::Chip& chip) : random_(seed), chip_(chip) {}
+  explicit RandomLoops(uint32_t seed) : random_(seed) {}
 
   isa::Program make() {
     isa::Program program;
@@ -114,7 +114,6 @@ class RandomLoops {
   }
 
   std::mt19937 random_;
-  const isa::Chip& chip_;
   std::set<int> under_way_;
 };
 
@@ -126,7 +125,7 @@ TEST(Rules, AreThoseOfTheCheckerThatRunsAllIterations) {
     // Long latencies, so that distances reach over several iterations.
     if (seed % 3 == 1) chip.hazard.pe_write_complete_cycles = 30;
     if (seed % 3 == 2) chip.hazard.pe_to_l1bm_read = chip.hazard.l2bm_to_l1bm_pe = 11;
-    const isa::Program program = RandomLoops(seed, chip).make();
+    const isa::Program program = RandomLoops(seed).make();
     const std::vector<isa::HazardViolation> found = isa::find_hazards(program, chip);
     // Waits for tags that no transfer has are harmless.
     const bool expected = std::ranges::any_of(found, [](const isa::HazardViolation& each) {
