@@ -72,7 +72,8 @@ TEST_P(StepRules, MessagesAndResourcesAgree) {
     std::vector<Instruction> recent;
     for (int k = 0; k < draws; ++k) {
       // Instructions of one step share operands; steps that follow each other meet at few addresses.
-      for (Instruction& instruction : program.step().instructions.own()) {
+      isa::Step drawn = program.step();
+      for (Instruction& instruction : drawn.instructions.own()) {
         if (with_strides) add_strides(instruction, random);
         // Each must be legal alone; `wait` never is, and is asked about beside others.
         if (isa::issue_group(instruction) == isa::IssueGroup::kWait ||
