@@ -114,6 +114,8 @@ class Machine {
 
   /// Host access, in LW; `group` selects the DRAM or PDM. UserError outside the memory.
   void write_dram(int group, int64_t address, std::span<const uint64_t> data);
+  /// Most of `count` LW of a DRAM will be written: the simulator takes the memory for them in larger pages.
+  void expect_dram(int group, int64_t address, int64_t count);
   void read_dram(int group, int64_t address, std::span<uint64_t> data) const;
   void write_pdm(int group, int64_t address, std::span<const uint64_t> data);
   void read_pdm(int group, int64_t address, std::span<uint64_t> data) const;

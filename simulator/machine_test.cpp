@@ -254,5 +254,24 @@ TEST(Machine, DirtyMemoryIsDirtyEverywhere) {
   EXPECT_NE(machine.read(Space::kDram, {2}, 7), 42U);
 }
 
+TEST(Machine, DirtyDramsDifferByGroupAndSeedAndAreTheMachinesOwn) {
+  const isa::Chip chip = isa::find_chip("mncore2");
+  const auto dirty = [&](uint64_t seed) {
+    return Machine(chip, {.memory = MachineOptions::Memory::kDirty, .seed = seed});
+  };
+  Machine machine = dirty(3);
+  const Machine same = dirty(3), other = dirty(4);
+  machine.write(Space::kDram, {1}, 7, 42);
+  // From the first page to the last, and where the pattern begins again.
+  for (const int64_t address :
+       {int64_t{8}, int64_t{1} << 20, (int64_t{1} << 21) - 1, chip.memory.dram_lw - 1}) {
+    const uint64_t value = machine.read(Space::kDram, {1}, address);
+    EXPECT_EQ(value, same.read(Space::kDram, {1}, address)) << address;
+    EXPECT_NE(value, other.read(Space::kDram, {1}, address)) << address;
+    EXPECT_NE(value, machine.read(Space::kDram, {2}, address)) << address;
+  }
+  EXPECT_NE(same.read(Space::kDram, {1}, 7), 42U);
+}
+
 }  // namespace
 }  // namespace kodama::simulator

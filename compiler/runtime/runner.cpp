@@ -129,6 +129,7 @@ ModelRunner::ModelRunner(const CompiledModel& model, const RunnerOptions& option
                          std::shared_ptr<ChipInUse> chip)
     : model_(model), options_(options), chip_(std::move(chip)) {
   std::vector<isa::HostTransfer> constants;
+  expect_constants();
   for (const CompiledModel::Preload& preload : model_.preloads) {
     write_image(preload.image, preload.dram_address);
     constants.push_back(constant_transfer(preload.image, preload.dram_address));
@@ -138,6 +139,25 @@ ModelRunner::ModelRunner(const CompiledModel& model, const RunnerOptions& option
   for (const Segment& segment : model_.segments)
     chip_->pdm_used_lw =
         std::max(chip_->pdm_used_lw, pdm_used(segment.parts.program.statements, model_.chip));
+}
+
+void ModelRunner::expect_constants() {
+  struct Extent {
+    int64_t begin = INT64_MAX, end = 0;
+  };
+  std::vector<Extent> extents(static_cast<size_t>(model_.chip.groups));
+  for (const CompiledModel::Preload& preload : model_.preloads) {
+    for (size_t group = 0; group < preload.image.groups.size(); ++group) {
+      const auto count = static_cast<int64_t>(preload.image.groups[group].size());
+      if (count == 0) continue;
+      extents[group].begin = std::min(extents[group].begin, preload.dram_address);
+      extents[group].end = std::max(extents[group].end, preload.dram_address + count);
+    }
+  }
+  for (size_t group = 0; group < extents.size(); ++group) {
+    const auto [begin, end] = extents[group];
+    if (end > 0) chip_->machine.expect_dram(static_cast<int>(group), begin, end - begin);
+  }
 }
 
 void ModelRunner::write_image(const StreamImage& image, int64_t address) {

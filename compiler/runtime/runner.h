@@ -159,6 +159,7 @@ class ModelRunner {
   void run_host_stage(const Stage& stage, const HostStage& host, StageStats& stats);
   const Tensor& value(TensorId id) const;
   void set_value(TensorId id, Tensor tensor);
+  void expect_constants();
   void write_image(const StreamImage& image, int64_t address);
 
   const CompiledModel& model_;

@@ -9,6 +9,18 @@ namespace {
 
 using isa::Space;
 
+uint64_t next_random(uint64_t& state) {
+  state = state * 6364136223846793005ull + 1442695040888963407ull;
+  return state;
+}
+
+void fill(const MappedMemory& memory, uint64_t& state) {
+  for (size_t i = 0; i < memory.bytes() / 8; ++i) {
+    const uint64_t next = next_random(state);
+    memory.longs()[i] = next ^ (next >> 29);
+  }
+}
+
 }  // namespace
 
 ChipMemories::ChipMemories(const isa::Chip& of, const KernelTable& kernels) : chip(of) {
@@ -23,10 +35,20 @@ ChipMemories::ChipMemories(const isa::Chip& of, const KernelTable& kernels) : ch
     dar.emplace_back(static_cast<size_t>(chip.memory.dar_entries));
     dar_stage.emplace_back();
   }
+  const size_t l1b_bytes = L1b::storage_bytes(chip);
+  l1b_storage = MappedMemory(static_cast<size_t>(chip.l2b_count()) * chip.l1b_per_l2b * l1b_bytes);
+  auto* next = static_cast<unsigned char*>(l1b_storage.data());
   for (int l2b = 0; l2b < chip.l2b_count(); ++l2b) {
     l2bm.emplace_back(static_cast<size_t>(chip.memory.l2bm_lw) * 8);
-    for (int l1b = 0; l1b < chip.l1b_per_l2b; ++l1b) l1bs.emplace_back(chip, kernels, l2b, l1b);
+    for (int l1b = 0; l1b < chip.l1b_per_l2b; ++l1b, next += l1b_bytes)
+      l1bs.emplace_back(chip, kernels, l2b, l1b, next);
   }
+}
+
+void ChipMemories::prefer_large_pages() {
+  l1b_storage.prefer_large_pages();
+  for (MappedMemory& memory : l2bm) memory.prefer_large_pages();
+  for (MappedMemory& memory : pdm) memory.prefer_large_pages();
 }
 
 uint64_t ChipMemories::read(Space space, const Place& place, int64_t address) const {
@@ -106,26 +128,21 @@ uint64_t* ChipMemories::host_range(Space space, int group, int64_t address, size
 }
 
 void ChipMemories::fill_pseudo_random(uint64_t seed, ThreadPool& pool) {
+  prefer_large_pages();
   pool.run(static_cast<int>(l1bs.size()), [&](int i, int) { l1bs[i].fill_pseudo_random(seed); });
   uint64_t state = seed;
-  auto fill = [&state](const MappedMemory& memory) {
-    for (size_t i = 0; i < memory.bytes() / 8; ++i) {
-      state = state * 6364136223846793005ull + 1442695040888963407ull;
-      memory.longs()[i] = state ^ (state >> 29);
-    }
-  };
-  for (const MappedMemory& memory : l2bm) fill(memory);
-  for (const MappedMemory& memory : pdm) fill(memory);
-  // DRAM is too large to be written; it shows one pattern again and again.
-  PatternFile pattern(size_t{1} << 24);
-  fill(pattern.memory());
-  for (MappedMemory& memory : dram) memory.show(pattern);
-  for (std::vector<uint32_t>& entries : dar) {
-    for (uint32_t& entry : entries) {
-      state = state * 6364136223846793005ull + 1442695040888963407ull;
-      entry = static_cast<uint32_t>(state >> 32);
-    }
-  }
+  for (const MappedMemory& memory : l2bm) fill(memory, state);
+  for (const MappedMemory& memory : pdm) fill(memory, state);
+  // DRAM is too large to be written; it shows one pattern again and again, which all machines share.
+  static const std::unique_ptr<const PatternFile> pattern = [] {
+    auto made = std::make_unique<PatternFile>(size_t{1} << 24);
+    uint64_t own = 0;
+    fill(made->memory(), own);
+    return made;
+  }();
+  for (MappedMemory& memory : dram) memory.show(*pattern, next_random(state) >> 32);
+  for (std::vector<uint32_t>& entries : dar)
+    for (uint32_t& entry : entries) entry = static_cast<uint32_t>(next_random(state) >> 32);
 }
 
 void ChipMemories::show_stale(bool stale) {

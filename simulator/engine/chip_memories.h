@@ -33,6 +33,8 @@ struct ChipMemories {
   ChipMemories& operator=(const ChipMemories&) = delete;
 
   void fill_pseudo_random(uint64_t seed, ThreadPool& pool);
+  /// A program will write most of the memories, DRAM apart: see MappedMemory.
+  void prefer_large_pages();
 
   /// As the functions of Machine.
   uint64_t read(isa::Space space, const Place& place, int64_t address) const;
@@ -61,6 +63,7 @@ struct ChipMemories {
   std::vector<std::vector<uint32_t>> dar;
   std::vector<DarStage> dar_stage;
   std::vector<MappedMemory> l2bm;    ///< per L2B
+  MappedMemory l1b_storage;          ///< of all L1Bs, one behind another
   std::vector<L1b> l1bs;             ///< L2B by L2B
   std::unique_ptr<LateWrites> late;  ///< null = not stale
 

@@ -65,8 +65,11 @@ class Scratch {
 
 class L1b {
  public:
-  /// `l2b`: number in the whole chip, `l1b`: number in the L2B.
-  L1b(const isa::Chip& chip, const KernelTable& kernels, int l2b, int l1b);
+  /// `l2b`: number in the whole chip, `l1b`: number in the L2B. `storage`: storage_bytes(chip) zeros for all
+  /// of its memories and registers, at a cache line; they are the caller's.
+  L1b(const isa::Chip& chip, const KernelTable& kernels, int l2b, int l1b, void* storage);
+  /// A multiple of a cache line.
+  static size_t storage_bytes(const isa::Chip& chip);
   L1b(L1b&&) noexcept = default;
 
   void run_step(const Node& node, const Counters& counters, Scratch& scratch);
@@ -198,7 +201,6 @@ class L1b {
   int mabs_;
   int l2b_number_;
   int l1b_number_;
-  MappedMemory storage_;
   std::array<uint32_t*, 2> lm_{};
   std::array<uint32_t*, 2> grf_{};
   uint32_t* t_ = nullptr;     ///< [cycle][word]

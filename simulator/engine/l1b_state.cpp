@@ -30,7 +30,48 @@ int64_t L1b::window_lw(const isa::Chip& chip) {
   return std::max(64, 16 * chip.mab_per_l1b);
 }
 
-L1b::L1b(const isa::Chip& chip, const KernelTable& kernels, int l2b, int l1b)
+namespace {
+
+/// Where an L1B has what in its storage, in bytes. Pieces are multiples of a cache line.
+struct StorageLayout {
+  explicit StorageLayout(const isa::Chip& chip)
+      : row(static_cast<size_t>(L1b::row_shape(chip).words()) * sizeof(uint32_t)),
+        decoded_matrix(kDecodedBytes * static_cast<size_t>(L1b::row_shape(chip).stride)) {
+    for (size_t& at : lm) at = piece(chip.memory.lm_words * row);
+    for (size_t& at : grf) at = piece(chip.memory.grf_words * row);
+    t = piece(16 * row);
+    masks = piece(static_cast<size_t>(chip.memory.mask_entries) * row);
+    for (size_t& at : bar) at = piece(row);
+    for (size_t& at : raw) at = piece(32 * row);
+    for (size_t& at : decoded) at = piece(decoded_matrix);
+    l1bm = piece(static_cast<size_t>(chip.memory.l1bm_lw) * 8);
+    for (size_t& at : turnaround) at = piece(static_cast<size_t>(L1b::window_lw(chip)) * 8);
+    zero = piece(row);
+    for (auto& unit : results)
+      for (size_t& at : unit) at = piece(kResultRows * row);
+  }
+
+  size_t row, decoded_matrix;  ///< sizes
+  std::array<size_t, 2> lm, grf, bar, raw, decoded, turnaround;
+  size_t t, masks, l1bm, zero;
+  std::array<std::array<size_t, 2>, kResultUnits> results;
+  size_t bytes = 0;  ///< of all
+
+ private:
+  size_t piece(size_t size) {
+    const size_t at = bytes;
+    bytes += (size + 63) / 64 * 64;
+    return at;
+  }
+};
+
+}  // namespace
+
+size_t L1b::storage_bytes(const isa::Chip& chip) {
+  return StorageLayout(chip).bytes;
+}
+
+L1b::L1b(const isa::Chip& chip, const KernelTable& kernels, int l2b, int l1b, void* storage)
     : chip_(&chip),
       kernels_(&kernels),
       shape_(row_shape(chip)),
@@ -38,49 +79,25 @@ L1b::L1b(const isa::Chip& chip, const KernelTable& kernels, int l2b, int l1b)
       mabs_(chip.mab_per_l1b),
       l2b_number_(l2b),
       l1b_number_(l1b) {
-  const auto words = static_cast<size_t>(words_);
-  const auto decoded_bytes = kDecodedBytes * static_cast<size_t>(shape_.stride);
-  // One mapping, taken apart in pieces that are multiples of a cache line.
-  size_t total = 0;
-  auto piece = [&total](size_t bytes) {
-    const size_t offset = total;
-    total += (bytes + 63) / 64 * 64;
-    return offset;
-  };
-  const size_t row_bytes = words * sizeof(uint32_t);
-  const size_t lm0 = piece(chip.memory.lm_words * row_bytes);
-  const size_t lm1 = piece(chip.memory.lm_words * row_bytes);
-  const size_t grf0 = piece(chip.memory.grf_words * row_bytes);
-  const size_t grf1 = piece(chip.memory.grf_words * row_bytes);
-  const size_t t = piece(16 * row_bytes);
-  const size_t masks = piece(static_cast<size_t>(chip.memory.mask_entries) * 4 * words);
-  const size_t bar = piece(2 * row_bytes);
-  const size_t raw = piece(2 * 32 * row_bytes);
-  const size_t decoded = piece(2 * decoded_bytes);
-  const size_t l1bm = piece(static_cast<size_t>(chip.memory.l1bm_lw) * 8);
-  const size_t turnaround = piece(static_cast<size_t>(window_lw(chip)) * 8);
-  const size_t next_turnaround = piece(static_cast<size_t>(window_lw(chip)) * 8);
-  const size_t zero = piece(row_bytes);
-  const size_t results = piece(static_cast<size_t>(kResultUnits) * 2 * kResultRows * row_bytes);
-  storage_ = MappedMemory(total);
-  auto* start = static_cast<unsigned char*>(storage_.data());
-  auto at = [start](size_t offset) { return reinterpret_cast<uint32_t*>(start + offset); };
-  lm_ = {at(lm0), at(lm1)};
-  grf_ = {at(grf0), at(grf1)};
-  t_ = at(t);
-  masks_ = start + masks;
-  bar_ = {at(bar), at(bar + row_bytes)};
-  for (size_t i = 0; i < 2; ++i) {
-    matrix_[i].raw = at(raw + i * 32 * row_bytes);
-    matrix_[i].decoded = start + decoded + i * decoded_bytes;
+  const StorageLayout layout(chip);
+  auto* start = static_cast<unsigned char*>(storage);
+  auto words_at = [start](size_t offset) { return reinterpret_cast<uint32_t*>(start + offset); };
+  auto longs_at = [start](size_t offset) { return reinterpret_cast<uint64_t*>(start + offset); };
+  for (size_t k = 0; k < 2; ++k) {
+    lm_[k] = words_at(layout.lm[k]);
+    grf_[k] = words_at(layout.grf[k]);
+    bar_[k] = words_at(layout.bar[k]);
+    matrix_[k].raw = words_at(layout.raw[k]);
+    matrix_[k].decoded = start + layout.decoded[k];
   }
-  l1bm_ = reinterpret_cast<uint64_t*>(start + l1bm);
-  turnaround_ = reinterpret_cast<uint64_t*>(start + turnaround);
-  next_turnaround_ = reinterpret_cast<uint64_t*>(start + next_turnaround);
-  zero_row_ = at(zero);
-  for (size_t unit = 0; unit < kResultUnits; ++unit) {
-    for (size_t k = 0; k < 2; ++k) results_[unit][k] = at(results + (unit * 2 + k) * kResultRows * row_bytes);
-  }
+  t_ = words_at(layout.t);
+  masks_ = start + layout.masks;
+  l1bm_ = longs_at(layout.l1bm);
+  turnaround_ = longs_at(layout.turnaround[0]);
+  next_turnaround_ = longs_at(layout.turnaround[1]);
+  zero_row_ = words_at(layout.zero);
+  for (size_t unit = 0; unit < kResultUnits; ++unit)
+    for (size_t k = 0; k < 2; ++k) results_[unit][k] = words_at(layout.results[unit][k]);
   for (Rows& rows : zeros_) rows.word.fill(zero_row_);
 }
 
@@ -192,8 +209,13 @@ void L1b::fill_pseudo_random(uint64_t seed) {
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
     return z ^ (z >> 31);
   };
+  // Rows are multiples of two words.
   auto fill = [&](uint32_t* begin, int64_t rows) {
-    for (int64_t i = 0; i < rows * words_; ++i) begin[i] = static_cast<uint32_t>(next());
+    for (int64_t i = 0; i < rows * words_; i += 2) {
+      const uint64_t two = next();
+      begin[i] = static_cast<uint32_t>(two);
+      begin[i + 1] = static_cast<uint32_t>(two >> 32);
+    }
   };
   for (int k = 0; k < 2; ++k) {
     fill(lm_[k], chip_->memory.lm_words);

@@ -22,6 +22,9 @@ namespace {
 
 using isa::Space;
 
+/// Steps of a program that is taken to write most of what is on the chip.
+constexpr int64_t kLargeProgram = 2000;
+
 }  // namespace
 
 void RunStats::add_moved(int64_t lw) {
@@ -65,6 +68,7 @@ class Machine::Impl {
         "a profile or timeline of statements run one at a time");
     const Decoded decoded = decode(program, memories_.chip, *kernels_);  // refuses what can't run
     transfers_.begin(program.source_name);
+    if (isa::count(program).steps >= kLargeProgram) memories_.prefer_large_pages();
     options_ = &options;
     stats_ = {};
     stretch_ = {};
@@ -425,6 +429,12 @@ RunStats Machine::run(const isa::Program& program, const RunOptions& options) {
   return impl_->run(program, options);
 }
 
+void Machine::expect_dram(int group, int64_t address, int64_t count) {
+  ChipMemories& memories = impl_->memories();
+  memories.host_range(Space::kDram, group, address, static_cast<size_t>(count));
+  memories.dram[static_cast<size_t>(group)].prefer_large_pages(static_cast<size_t>(address) * 8,
+                                                               static_cast<size_t>(count) * 8);
+}
 void Machine::write_dram(int group, int64_t address, std::span<const uint64_t> data) {
   std::copy(data.begin(), data.end(),
             impl_->memories().host_range(Space::kDram, group, address, data.size()));

@@ -41,15 +41,29 @@ class MappedMemory {
     return *this;
   }
 
-  /// Makes the contents those of the pattern, repeated; memory is still taken only where something is
-  /// written.
-  inline void show(const PatternFile& pattern);
+  /// From now on memory is taken in pages of 2 MiB where the host has them, for what will be written nearly
+  /// everywhere: a fault costs the host much, whatever the size of the page.
+  void prefer_large_pages() { prefer_large_pages(0, bytes_); }
+  /// In the part [first, first + bytes).
+  void prefer_large_pages(size_t first, size_t bytes) {
+    const size_t begin = (first + kLargePage - 1) / kLargePage * kLargePage;
+    const size_t end = (first + bytes) / kLargePage * kLargePage;
+    if (data_ == nullptr || begin >= end) return;
+    // A kernel without them refuses, and all stays as it was.
+    madvise(static_cast<char*>(data_) + begin, end - begin, MADV_HUGEPAGE);
+  }
+
+  /// Makes the contents those of the pattern, repeated, beginning with its page `first` (any number); memory
+  /// is still taken only where something is written.
+  inline void show(const PatternFile& pattern, uint64_t first);
 
   void* data() const { return data_; }
   uint64_t* longs() const { return static_cast<uint64_t*>(data_); }
   size_t bytes() const { return bytes_; }
 
  private:
+  static constexpr size_t kLargePage = size_t{1} << 21;
+
   void* data_ = nullptr;
   size_t bytes_ = 0;
 };
@@ -83,12 +97,14 @@ class PatternFile {
   MappedMemory memory_;
 };
 
-void MappedMemory::show(const PatternFile& pattern) {
-  for (size_t at = 0; at < bytes_; at += pattern.bytes()) {
-    const size_t length = std::min(pattern.bytes(), bytes_ - at);
+void MappedMemory::show(const PatternFile& pattern, uint64_t first) {
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  size_t offset = first % (pattern.bytes() / page) * page;
+  for (size_t at = 0, length = 0; at < bytes_; at += length, offset = 0) {
+    length = std::min(pattern.bytes() - offset, bytes_ - at);
     void* where = static_cast<char*>(data_) + at;
     if (mmap(where, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, pattern.file(),
-             0) == MAP_FAILED) {
+             static_cast<off_t>(offset)) == MAP_FAILED) {
       PatternFile::fail();
     }
   }
