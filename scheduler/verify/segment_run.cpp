@@ -83,14 +83,32 @@ CellMark MarkMemory::get(int64_t cell) const {
   return page != pages_.end() ? page->second[static_cast<size_t>(cell % kPage)] : initial(cell);
 }
 
-void MarkMemory::set(int64_t cell, CellMark mark) {
-  auto [page, is_new] = pages_.try_emplace(cell / kPage);
-  if (is_new) {
-    page->second.resize(kPage);
-    for (int64_t k = 0; k < kPage; ++k)
-      page->second[static_cast<size_t>(k)] = initial(cell / kPage * kPage + k);
+void MarkMemory::read(int64_t first, std::span<CellMark> marks) const {
+  for (size_t done = 0; done < marks.size();) {
+    const int64_t cell = first + static_cast<int64_t>(done);
+    const size_t count = std::min(marks.size() - done, static_cast<size_t>(kPage - cell % kPage));
+    if (const auto page = pages_.find(cell / kPage); page != pages_.end()) {
+      std::copy_n(page->second.begin() + cell % kPage, count, marks.begin() + static_cast<int64_t>(done));
+    } else {
+      for (size_t k = 0; k < count; ++k) marks[done + k] = initial(cell + static_cast<int64_t>(k));
+    }
+    done += count;
   }
-  page->second[static_cast<size_t>(cell % kPage)] = mark;
+}
+
+void MarkMemory::write(int64_t first, std::span<const CellMark> marks) {
+  for (size_t done = 0; done < marks.size();) {
+    const int64_t cell = first + static_cast<int64_t>(done);
+    const size_t count = std::min(marks.size() - done, static_cast<size_t>(kPage - cell % kPage));
+    auto [page, is_new] = pages_.try_emplace(cell / kPage);
+    if (is_new) {
+      page->second.resize(kPage);
+      for (int64_t k = 0; k < kPage; ++k)
+        page->second[static_cast<size_t>(k)] = initial(cell / kPage * kPage + k);
+    }
+    std::copy_n(marks.begin() + static_cast<int64_t>(done), count, page->second.begin() + cell % kPage);
+    done += count;
+  }
 }
 
 int64_t MarkMemory::difference_in(const Pages& pages, const MarkMemory& other) const {
@@ -106,6 +124,18 @@ int64_t MarkMemory::difference_in(const Pages& pages, const MarkMemory& other) c
 int64_t MarkMemory::difference(const MarkMemory& other) const {
   const int64_t here = difference_in(pages_, other);
   return here >= 0 ? here : difference_in(other.pages_, other);
+}
+
+void CellSet::set(int64_t first, int64_t count, bool inside) {
+  for (int64_t cell = first; cell < first + count;) {
+    const int64_t number = cell / kPage, end = std::min(first + count, (number + 1) * kPage);
+    if (!inside && !pages_.contains(number)) {
+      cell = end;
+      continue;
+    }
+    std::bitset<kPage>& page = pages_[number];
+    for (; cell < end; ++cell) page[static_cast<size_t>(cell % kPage)] = inside;
+  }
 }
 
 // ---- runs ------------------------------------------------------------------------------------------------
@@ -130,7 +160,7 @@ void SegmentRun::run_parts(const std::vector<scheduler::ProgramPart>& parts) {
   scratch_ = nullptr;
   // Whoever reads them finds what is wanted there; in the end it may be anything.
   for (size_t group = 0; group < dram_.size(); ++group) {
-    for (const int64_t cell : scratch_cells_[group]) dram_[group].set(cell, kUnwritten);
+    scratch_cells_[group].for_each([&](int64_t cell) { dram_[group].write(cell, {&kUnwritten, 1}); });
   }
 }
 
@@ -156,7 +186,9 @@ void SegmentRun::check_memories(const SegmentRun& expected) const {
   }
 }
 
-std::vector<SegmentRun::Range> SegmentRun::ranges(const Instruction& instruction) const {
+std::vector<SegmentRun::Range> SegmentRun::ranges(const Instruction& instruction,
+                                                  const std::vector<int64_t>& counters) const {
+  if (!counters.empty()) return ranges(resolve(instruction, counters), {});
   std::vector<Range> list;
   for (const isa::Access& access : isa::accesses(instruction, chip_)) {
     if (!isa::is_transfer_memory(access.resource) || access.resource == HazardResource::kDar) continue;
@@ -194,7 +226,7 @@ void SegmentRun::execute(const Statement& statement, std::vector<int64_t>& count
     }
     counters.pop_back();
   } else if (const auto* mv = std::get_if<isa::Mv>(&statement.kind)) {
-    transfer(resolve(mv->instruction, counters));
+    transfer(mv->instruction, counters);
   } else if (const auto* step = std::get_if<isa::Step>(&statement.kind)) {
     for (const Instruction& instruction : step->instructions) {
       if (uses_l2bm(instruction)) take(instruction, counters);
@@ -213,35 +245,54 @@ void SegmentRun::for_each_memory(const Range& range, Visit&& visit) {
   }
 }
 
-int64_t SegmentRun::wrapped(const Range& range, int64_t cell) const {
+template <typename Visit>
+void SegmentRun::for_each_stretch(const Range& range, Visit&& visit) const {
   int64_t size = chip_.memory.l2bm_lw;
   if (range.memory == HazardResource::kDram) size = chip_.memory.dram_lw;
   if (range.memory == HazardResource::kPdm) size = chip_.memory.pdm_lw;
-  const int64_t cells = size / cell_lw_;
-  if (range.memory != HazardResource::kL2bm && (cell < 0 || cell >= cells))
-    fail(kVerifySegment, fmt::format("a transfer reaches LW {} of {}, which has {}", cell * cell_lw_,
+  const int64_t cells = size / cell_lw_, count = range.length / cell_lw_;
+  int64_t cell = range.begin / cell_lw_;
+  if (range.memory != HazardResource::kL2bm && count > 0 && (cell < 0 || cell + count > cells))
+    fail(kVerifySegment, fmt::format("a transfer reaches LW {} of {}, which has {}",
+                                     (cell < 0 ? cell : std::max(cell, cells)) * cell_lw_,
                                      isa::hazard_resource_name(range.memory), size));
-  return (cell % cells + cells) % cells;
+  cell = (cell % cells + cells) % cells;
+  for (int64_t k = 0; k < count; cell = 0) {
+    const int64_t here = std::min(count - k, cells - cell);
+    visit(cell, here, static_cast<size_t>(k));
+    k += here;
+  }
+}
+
+/// Behind those that are there.
+void SegmentRun::read(const MarkMemory& memory, const Range& range, std::vector<CellMark>& marks) const {
+  const size_t before = marks.size();
+  marks.resize(before + static_cast<size_t>(range.length / cell_lw_));
+  for_each_stretch(range, [&](int64_t cell, int64_t count, size_t k) {
+    memory.read(cell, std::span(marks).subspan(before + k, static_cast<size_t>(count)));
+  });
+}
+
+void SegmentRun::write(MarkMemory& memory, const Range& range, std::span<const CellMark> marks) const {
+  for_each_stretch(range, [&](int64_t cell, int64_t count, size_t k) {
+    memory.write(cell, marks.subspan(k, static_cast<size_t>(count)));
+  });
 }
 
 void SegmentRun::take(const Instruction& original, const std::vector<int64_t>& counters) {
   ++time_;
-  const std::vector<Range> touched = ranges(resolve(original, counters));
-  for (const Range& range : touched) {
-    std::vector<CellMark> found;
+  std::vector<CellMark> marks;
+  for (const Range& range : ranges(original, counters)) {
+    marks.clear();
     CellMark number = 0;  // L2Bs get different data
     for_each_memory(range, [&](MarkMemory& memory) {
+      if (!range.write) return read(memory, range, marks);
       const CellMark written = mix(time_, number++);
-      for (int64_t k = 0; k < range.length / cell_lw_; ++k) {
-        const int64_t cell = wrapped(range, range.begin / cell_lw_ + k);
-        if (range.write) {
-          memory.set(cell, mix(written, static_cast<CellMark>(k)));
-        } else {
-          found.push_back(memory.get(cell));
-        }
-      }
+      marks.resize(static_cast<size_t>(range.length / cell_lw_));
+      for (size_t k = 0; k < marks.size(); ++k) marks[k] = mix(written, static_cast<CellMark>(k));
+      write(memory, range, marks);
     });
-    if (!range.write) note({.part = part_, .instruction = &original}, found);
+    if (!range.write) note({.part = part_, .instruction = &original}, marks);
   }
 }
 
@@ -271,25 +322,17 @@ void SegmentRun::note(Reading reading, const std::vector<CellMark>& found) {
 }
 
 void SegmentRun::note_scratch(const Range& written) {
-  std::set<int64_t>& cells = scratch_cells_.at(static_cast<size_t>(written.place));
   const bool is_scratch = std::ranges::any_of(*scratch_, [&](const auto& each) {
     return each.first <= written.begin && written.begin + written.length <= each.second;
   });
-  for (int64_t k = 0; k < written.length / cell_lw_; ++k) {
-    const int64_t cell = written.begin / cell_lw_ + k;
-    if (is_scratch) {
-      cells.insert(cell);
-    } else {
-      cells.erase(cell);
-    }
-  }
+  scratch_cells_.at(static_cast<size_t>(written.place))
+      .set(written.begin / cell_lw_, written.length / cell_lw_, is_scratch);
 }
 
-void SegmentRun::transfer(const Instruction& mv) {
-  const std::vector<Range> touched = ranges(mv);
+void SegmentRun::transfer(const Instruction& mv, const std::vector<int64_t>& counters) {
   std::vector<Range> from;
   std::vector<Range> to;
-  for (const Range& range : touched) (range.write ? to : from).push_back(range);
+  for (const Range& range : ranges(mv, counters)) (range.write ? to : from).push_back(range);
   // Copies move cells as they are; of what others make only the whole is known.
   const auto source_of = [&](size_t r) -> std::optional<size_t> {
     if (mv.opcode == isa::Opcode::kMvp) return r;
@@ -305,22 +348,21 @@ void SegmentRun::transfer(const Instruction& mv) {
                        static_cast<CellMark>(mv.precision));
   std::vector<std::vector<CellMark>> data;
   for (const Range& range : from) {
-    data.emplace_back();
-    for_each_memory(range, [&](MarkMemory& memory) {
-      for (int64_t k = 0; k < range.length / cell_lw_; ++k) {
-        data.back().push_back(memory.get(wrapped(range, range.begin / cell_lw_ + k)));
-        whole = mix(whole, data.back().back());
-      }
-    });
+    std::vector<CellMark>& marks = data.emplace_back();
+    for_each_memory(range, [&](const MarkMemory& memory) { read(memory, range, marks); });
+    for (const CellMark mark : marks) whole = mix(whole, mark);
   }
+  std::vector<CellMark> made;
   for (size_t r = 0; r < to.size(); ++r) {
+    const auto cells = static_cast<size_t>(to[r].length / cell_lw_);
     const std::optional<size_t> source = source_of(r);
+    isa::check_internal(!source || (*source < data.size() && data[*source].size() >= cells), kVerifySegment,
+                        "'{}' writes more than it reads", isa::mnemonic(mv));
+    made.resize(source ? 0 : cells);
+    for (size_t k = 0; k < made.size(); ++k)
+      made[k] = mix(mix(whole, static_cast<CellMark>(r)), static_cast<CellMark>(k));
     for_each_memory(to[r], [&](MarkMemory& memory) {
-      for (int64_t k = 0; k < to[r].length / cell_lw_; ++k) {
-        const CellMark mark = source ? data.at(*source).at(static_cast<size_t>(k))
-                                     : mix(mix(whole, static_cast<CellMark>(r)), static_cast<CellMark>(k));
-        memory.set(wrapped(to[r], to[r].begin / cell_lw_ + k), mark);
-      }
+      write(memory, to[r], std::span(source ? data[*source] : made).first(cells));
     });
     if (scratch_ != nullptr && to[r].memory == HazardResource::kDram) note_scratch(to[r]);
   }

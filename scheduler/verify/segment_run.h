@@ -1,8 +1,9 @@
 #pragma once
 
+#include <bitset>
 #include <cstdint>
 #include <map>
-#include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -33,8 +34,9 @@ class MarkMemory {
  public:
   MarkMemory(uint64_t name, bool starts_empty) : name_(name), starts_empty_(starts_empty) {}
 
-  CellMark get(int64_t cell) const;
-  void set(int64_t cell, CellMark mark);
+  /// Cells from `first` on.
+  void read(int64_t first, std::span<CellMark> marks) const;
+  void write(int64_t first, std::span<const CellMark> marks);
   void forget() { pages_.clear(); }
   /// A cell that holds something here, but not the same there; -1: none. What nobody has written here may be
   /// anything there.
@@ -44,11 +46,31 @@ class MarkMemory {
   static constexpr int64_t kPage = 512;
   using Pages = std::map<int64_t, std::vector<CellMark>>;
   CellMark initial(int64_t cell) const;
+  CellMark get(int64_t cell) const;
   int64_t difference_in(const Pages& pages, const MarkMemory& other) const;
 
   uint64_t name_;
   bool starts_empty_;
   Pages pages_;
+};
+
+/// Cells of a memory.
+class CellSet {
+ public:
+  /// Puts `count` cells from `first` on into the set, or takes them out.
+  void set(int64_t first, int64_t count, bool inside);
+  template <typename Visit>
+  void for_each(Visit&& visit) const {
+    for (const auto& [number, cells] : pages_) {
+      for (int64_t k = 0; k < kPage; ++k) {
+        if (cells[static_cast<size_t>(k)]) visit(number * kPage + k);
+      }
+    }
+  }
+
+ private:
+  static constexpr int64_t kPage = 4096;
+  std::map<int64_t, std::bitset<kPage>> pages_;
 };
 
 /// One run, with transfers done when they are issued. What the PEs write is marked by when they do; what they
@@ -79,15 +101,20 @@ class SegmentRun {
     std::vector<CellMark> with_unwritten = {};  ///< the marks, where some are kUnwritten
   };
 
-  std::vector<Range> ranges(const isa::Instruction& instruction) const;
+  std::vector<Range> ranges(const isa::Instruction& instruction, const std::vector<int64_t>& counters) const;
   bool matters(const isa::Loop& loop);
   void execute(const isa::Statement& statement, std::vector<int64_t>& counters);
   template <typename Visit>
   void for_each_memory(const Range& range, Visit&& visit);
-  int64_t wrapped(const Range& range, int64_t cell) const;
+  /// Calls visit(cell, count, k) for the cells of a range, k and behind of it, as far as they follow each
+  /// other in the memory: L2BM goes on at its begin.
+  template <typename Visit>
+  void for_each_stretch(const Range& range, Visit&& visit) const;
+  void read(const MarkMemory& memory, const Range& range, std::vector<CellMark>& marks) const;
+  void write(MarkMemory& memory, const Range& range, std::span<const CellMark> marks) const;
   void take(const isa::Instruction& original, const std::vector<int64_t>& counters);
   void note(Reading reading, const std::vector<CellMark>& found);
-  void transfer(const isa::Instruction& mv);
+  void transfer(const isa::Instruction& mv, const std::vector<int64_t>& counters);
   void note_scratch(const Range& written);
   void check_memories(const SegmentRun& expected) const;
 
@@ -100,10 +127,10 @@ class SegmentRun {
   std::vector<MarkMemory> dram_;
   std::vector<MarkMemory> pdm_;
   const std::vector<std::pair<int64_t, int64_t>>* scratch_ = nullptr;  ///< of the part that runs
-  std::vector<std::set<int64_t>> scratch_cells_;  ///< of each group's DRAM: written there last by a part
-                                                  ///< whose scratch it is
-  std::vector<Reading> readings_;                 ///< of run_parts
-  size_t next_reading_ = 0;                       ///< of run_against
+  std::vector<CellSet> scratch_cells_;  ///< of each group's DRAM: written there last by a part whose scratch
+                                        ///< it is
+  std::vector<Reading> readings_;       ///< of run_parts
+  size_t next_reading_ = 0;             ///< of run_against
   std::unordered_map<const isa::Loop*, bool> matters_;
 };
 

@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <deque>
 #include <functional>
+#include <future>
 #include <map>
 #include <set>
 #include <unordered_map>
 
+#include "isa/cancellation.h"
 #include "isa/parallel.h"
 #include "scheduler/verify/findings.h"
 #include "scheduler/verify/segment_run.h"
@@ -269,18 +272,32 @@ class StatementMatch {
 
 void verify_segment(const std::vector<ProgramPart>& parts, const ScheduledParts& segment,
                     const isa::Chip& chip) {
-  const auto check_rules = [&] { verify_rules(segment.program, chip); };
+  // Data is compared only of statements that match. That says one of the checks to another, which begins
+  // later.
+  std::promise<bool> matches;
+  const auto match = [&] {
+    try {
+      StatementMatch(parts, segment, chip).run();
+    } catch (...) {
+      matches.set_value(false);
+      throw;
+    }
+    matches.set_value(true);
+  };
   const auto compare = [&] {
-    // Data is compared only of statements that match.
-    StatementMatch(parts, segment, chip).run();
     std::vector<const isa::Program*> programs{&segment.program};
     for (const ProgramPart& part : parts) programs.push_back(&part.program);
     const int64_t cell_lw = common_cell_lw(programs, chip);
     SegmentRun expected(chip, cell_lw);
     expected.run_parts(parts);
-    SegmentRun(chip, cell_lw).run_against(segment.program, expected);
+    // Who is cancelled before it begins says nothing.
+    std::future<bool> answer = matches.get_future();
+    while (answer.wait_for(std::chrono::milliseconds(20)) != std::future_status::ready)
+      isa::stop_if_cancelled();
+    if (answer.get()) SegmentRun(chip, cell_lw).run_against(segment.program, expected);
   };
-  const std::array<std::function<void()>, 2> checks = {compare, check_rules};
+  const auto check_rules = [&] { verify_rules(segment.program, chip); };
+  const std::array<std::function<void()>, 3> checks = {match, compare, check_rules};
   isa::for_each_in_parallel(checks.size(), [&](size_t k) { checks.at(k)(); });
 }
 
