@@ -23,7 +23,7 @@ namespace {
 using isa::Space;
 
 /// Steps of a program that is taken to write most of what is on the chip.
-constexpr int64_t kLargeProgram = 2000;
+constexpr int64_t kLargeProgram = 512;
 
 }  // namespace
 
