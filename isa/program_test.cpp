@@ -19,6 +19,21 @@ Program sample() {
   return program;
 }
 
+TEST(Instructions, CopiesOfAStepShareItsInstructionsUntilTheyChange) {
+  Instruction pass;
+  pass.opcode = Opcode::kPassa;
+  Step step{{pass, pass}};
+  Step copy = step;
+  EXPECT_EQ(copy.instructions.data(), step.instructions.data());
+  copy.instructions.own()[0].tag = 2;
+  EXPECT_EQ(step.instructions[0].tag, 0);
+  EXPECT_EQ(copy.instructions[0].tag, 2);
+  EXPECT_FALSE(copy == step);
+  const Instruction* own = copy.instructions.data();
+  EXPECT_EQ(copy.instructions.own().data(), own) << "nobody else has them";
+  EXPECT_TRUE(Instructions().empty());
+}
+
 TEST(ProgramCounts, MultiplyThroughLoops) {
   const ProgramCounts counts = count(sample());
   EXPECT_EQ(counts.steps, 1 + 4 * 3 * 3 + 1);

@@ -237,7 +237,7 @@ class Analyzer : private PartsAnalysis {
   /// Loops without transfers: all iterations, as far as they touch L2BM.
   void read_statement(const Statement& statement, Counters& counters, PartTask& task, int64_t number) {
     if (const auto* loop = std::get_if<isa::Loop>(&statement.kind)) {
-      if (isa::is_idle(*loop) || !touches_l2bm(*loop)) return;
+      if (isa::is_idle(*loop) || !loop_touches_l2bm(*loop)) return;
       counters.push_back(0);
       for (int64_t i = 0; i < loop->count; ++i) {
         counters.back() = i;
@@ -255,17 +255,15 @@ class Analyzer : private PartsAnalysis {
             use.access.write);
     });
   }
-  bool touches_l2bm(const isa::Loop& loop) {
+  bool loop_touches_l2bm(const isa::Loop& loop) {
     const auto [known, is_new] = touching_.try_emplace(&loop, false);
     if (!is_new) return known->second;
     bool touches = false;
     for (const Statement& statement : loop.body) {
       if (const auto* inner = std::get_if<isa::Loop>(&statement.kind))
-        touches = touches_l2bm(*inner) || touches;
-      for_each_instruction(statement, [&](const Instruction& instruction) {
-        touches = touches || std::ranges::any_of(instruction.sources, is_l2bm) ||
-                  std::ranges::any_of(instruction.destinations, is_l2bm);
-      });
+        touches = loop_touches_l2bm(*inner) || touches;
+      for_each_instruction(
+          statement, [&](const Instruction& instruction) { touches = touches || touches_l2bm(instruction); });
     }
     return touching_[&loop] = touches;
   }

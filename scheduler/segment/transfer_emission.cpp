@@ -332,12 +332,8 @@ class Emitter {
       const auto goes = [&](const Instruction& instruction) {
         return is_wait(instruction) && !kept.contains(instruction.tag);
       };
-      const auto is_in_l2bm = [](const Instruction& instruction) {
-        return std::ranges::any_of(instruction.sources, is_l2bm) ||
-               std::ranges::any_of(instruction.destinations, is_l2bm);
-      };
       for (size_t k = 0; k < step->instructions.size(); ++k) {
-        if (!is_in_l2bm(step->instructions[k])) continue;
+        if (!touches_l2bm(step->instructions[k])) continue;
         const auto node = analysis_.node_of.find({&original, k});
         const int64_t by = node == analysis_.node_of.end() ? 0 : shift(node->second);
         if (by != 0) move_operand(step->instructions.own()[k], by);

@@ -125,21 +125,6 @@ TEST(TransferMix, CopiesOfAProgramHaveBuffersOfTheirOwn) {
   EXPECT_EQ(copies[1].program, assembled());
 }
 
-TEST(TransferMix, CopiesOfAStepShareItsInstructionsUntilTheyChange) {
-  isa::Instruction pass;
-  pass.opcode = isa::Opcode::kPassa;
-  isa::Step step{{pass, pass}};
-  isa::Step copy = step;
-  EXPECT_EQ(copy.instructions.data(), step.instructions.data());
-  copy.instructions.own()[0].tag = 2;
-  EXPECT_EQ(step.instructions[0].tag, 0);
-  EXPECT_EQ(copy.instructions[0].tag, 2);
-  EXPECT_FALSE(copy == step);
-  const isa::Instruction* own = copy.instructions.data();
-  EXPECT_EQ(copy.instructions.own().data(), own) << "nobody else has them";
-  EXPECT_TRUE(isa::Instructions().empty());
-}
-
 TEST(TransferMix, APredictorSaysHowFarItIs) {
   const isa::Chip chip = isa::find_chip("mncore2");
   const isa::Program program = assembler::assemble("nop/10\nnop/5\n", "test", chip);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -39,6 +40,11 @@ inline bool is_wait(const isa::Instruction& instruction) {
 }
 inline bool is_l2bm(const isa::Operand& operand) {
   return operand.space == isa::Space::kL2bm;
+}
+/// Whether an operand of it is there.
+inline bool touches_l2bm(const isa::Instruction& instruction) {
+  return std::ranges::any_of(instruction.sources, is_l2bm) ||
+         std::ranges::any_of(instruction.destinations, is_l2bm);
 }
 /// Calls visit(instruction) for what a statement, not a loop, does.
 template <typename Visit>
