@@ -958,7 +958,7 @@ void finish_layers(LayerGraph& layers, const isa::Chip& chip, const CompileOptio
     fuse_sums(layers, kSumsPerPe * chip.pe_count());
     check("fuse-sums");
   }
-  if (options.precision == MatrixPrecision::kGFloat) {
+  if (precision_of_made_matrices(options.precision)) {
     split_columns(layers, chip);
     check("split-columns");
   }

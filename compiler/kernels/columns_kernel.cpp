@@ -13,6 +13,7 @@
 #include "compiler/kernels/columns.h"
 #include "compiler/kernels/columns_problem.h"
 #include "compiler/kernels/fill_rows.h"
+#include "compiler/kernels/lowering.h"
 #include "compiler/kernels/rows.h"
 #include "compiler/kernels/rows_division.h"
 #include "isa/arithmetic.h"
@@ -783,12 +784,11 @@ TileProgram ColumnsTiler::program(const ColumnsTiling& tiling, const std::string
 std::vector<Candidate> columns_candidates(const Layer& layer, const LayerGraph& graph, const isa::Chip& chip,
                                           const KernelOptions& options) {
   const auto& contract = std::get<ContractLayer>(layer.body);
-  if (!has_column_lanes(chip) || options.precision != MatrixPrecision::kGFloat ||
-      contract.epilogue_inputs.size() != 1)
-    return {};
+  const std::optional<MatrixPrecision> precision = precision_of_made_matrices(options.precision);
+  if (!has_column_lanes(chip) || !precision || contract.epilogue_inputs.size() != 1) return {};
   std::vector<Candidate> candidates;
   for (ColumnsProblem& problem : columns_problems(contract, layer.outputs.at(0), graph)) {
-    const auto tiler = std::make_shared<const ColumnsTiler>(std::move(problem), chip, options.precision);
+    const auto tiler = std::make_shared<const ColumnsTiler>(std::move(problem), chip, *precision);
     for (const RowsSplit operand : kRowsSplits) {
       for (const RowsSplit results : kRowsSplits) {
         const auto tiling = tiler->best(operand, results);

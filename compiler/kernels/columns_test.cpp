@@ -352,6 +352,30 @@ TEST(Columns, WhatItDoesNotDo) {
       "g (float[4,32,8,8] x, float[32,2,3,3] w) => (float[4,32,6,6] y) { y = Conv<group=16>(x, w) }"));
   EXPECT_TRUE(is_taken(Convolution().text()));
 }
+/// Nothing makes matrices of halves, so products of what layers make are the same at half as at gfloat.
+TEST(Columns, AtHalfTheyAreOfGfloat) {
+  const auto found = [](const char* kernel, const std::string& text, MatrixPrecision precision) {
+    const onnx::ModelProto model = import_model(testing::parse_model(text), {}, "test");
+    LayerGraph graph = lower_to_layers(model);
+    split_columns(graph, testing::small_chip(), true);
+    const auto is_product = [](const Layer& layer) { return layer.kind() == LayerKind::kContract; };
+    const Layer& layer = *std::ranges::find_if(graph.layers, is_product);
+    std::vector<std::string> list;
+    for (const Candidate& candidate :
+         find_kernel(kernel).run(layer, graph, testing::small_chip(), {.precision = precision}))
+      list.push_back(candidate.description);
+    return list;
+  };
+  const std::string attention =
+      "g (float[4,16,32] a, float[4,32,16] b) => (float[4,16,16] y) { y = MatMul(a, b) }";
+  for (const auto& [kernel, text] :
+       {std::pair{"contract-columns", Convolution().text()}, {"matmul-rows", attention}}) {
+    const std::vector<std::string> list = found(kernel, text, MatrixPrecision::kGFloat);
+    EXPECT_FALSE(list.empty()) << kernel;
+    EXPECT_EQ(found(kernel, text, MatrixPrecision::kHalf), list) << kernel;
+    EXPECT_TRUE(found(kernel, text, MatrixPrecision::kFloat).empty()) << kernel;
+  }
+}
 TEST(Columns, LargeProductsBecomeParts) {
   const onnx::ModelProto model =
       import_model(testing::parse_model(Convolution{8, 64, 64, 56, 56, 3, 1, 1, 1}.text()), {}, "test");

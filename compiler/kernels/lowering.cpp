@@ -137,4 +137,9 @@ scheduler::MachineProgram lower_tile_program(const TileProgram& program, const i
   return machine;
 }
 
+std::optional<MatrixPrecision> precision_of_made_matrices(MatrixPrecision precision) {
+  if (precision == MatrixPrecision::kFloat) return std::nullopt;
+  return MatrixPrecision::kGFloat;
+}
+
 }  // namespace kodama::compiler

@@ -17,6 +17,11 @@
 /// file; they write through a MachineBuilder.
 namespace kodama::compiler {
 
+/// At which products multiply whose matrices the chip itself makes, of what layers made: at half they are
+/// gfloat, which is more exact, as no kernel makes matrices of halves in the PEs. Nothing at float: no kernel
+/// does that.
+std::optional<MatrixPrecision> precision_of_made_matrices(MatrixPrecision precision);
+
 /// Builds a machine program in order, keeping the loop nest.
 ///
 ///     builder.begin_loop(8);                         // counter at depth builder.depth() - 1

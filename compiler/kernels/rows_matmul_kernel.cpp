@@ -612,7 +612,8 @@ std::vector<Candidate> matmul_candidates(const Layer& layer, const LayerGraph& g
                                          const KernelOptions& options) {
   // What the quads of an L1B make must be what its quads take.
   if (chip.mab_per_l1b != kBlocksPerChunk * kBlocksPerChunk) return {};
-  if (options.precision != MatrixPrecision::kGFloat) return {};
+  const std::optional<MatrixPrecision> precision = precision_of_made_matrices(options.precision);
+  if (!precision) return {};
   std::vector<Candidate> candidates;
   const auto& contract = std::get<ContractLayer>(layer.body);
   for (const bool by_columns : {false, true}) {
@@ -622,8 +623,7 @@ std::vector<Candidate> matmul_candidates(const Layer& layer, const LayerGraph& g
           auto problem =
               matmul_problem(contract, layer.outputs.at(0), by_columns, heads_first, inside, dealt, graph);
           if (!problem) break;
-          const auto tiler =
-              std::make_shared<const MatmulTiler>(std::move(*problem), chip, options.precision);
+          const auto tiler = std::make_shared<const MatmulTiler>(std::move(*problem), chip, *precision);
           if ((inside && !tiler->can_be_inside()) || (dealt && !tiler->can_be_dealt())) break;
           if (const auto tiling = tiler->best())
             candidates.push_back(rows_candidate(tiler, *tiling, layer.name));
