@@ -199,6 +199,7 @@ Candidate rows_candidate(const std::shared_ptr<const Tiler>& tiler, const Tiling
   const auto emitter = [&](bool backwards) {
     return [tiler, tiling, name, backwards,
             placements = candidate.placements](const std::vector<int64_t>& dram_addresses) {
+      static_cast<void>(backwards);  // not everybody asks for it
       if constexpr (requires { tiler->program(tiling, name, placements, dram_addresses, backwards); })
         return tiler->program(tiling, name, placements, dram_addresses, backwards);
       else
@@ -218,7 +219,8 @@ struct RowsOption {
   RowsSplit in, out;
   int64_t cycles = 0;
   Candidate candidate;
-  bool is_packed = false;  ///< the operand, another image of it
+  bool is_packed = false;        ///< the operand, another image of it
+  bool lanes_of_tokens = false;  ///< whose matrices take several times as much room
 };
 
 }  // namespace kodama::compiler

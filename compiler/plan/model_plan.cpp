@@ -39,7 +39,7 @@ constexpr int64_t kBranches = 60;
 /// A LW of LM0 or LM1, in all PEs, is worth so many cycles at first, where constants that stay have no room;
 /// then so many times as many, until they have.
 constexpr double kFirstPrice = 8, kPriceFactor = 2;
-constexpr int kPriceSteps = 2;
+constexpr int kPriceSteps = 4;
 
 /// Of larger images and tensors the planner doesn't look at every word (58 bytes each while it does), but
 /// counts with the size alone.
