@@ -245,18 +245,29 @@ void SegmentRun::for_each_memory(const Range& range, Visit&& visit) {
   }
 }
 
+int64_t SegmentRun::cells_of(HazardResource memory) const {
+  int64_t size = chip_.memory.l2bm_lw;
+  if (memory == HazardResource::kDram) size = chip_.memory.dram_lw;
+  if (memory == HazardResource::kPdm) size = chip_.memory.pdm_lw;
+  return size / cell_lw_;
+}
+
+void SegmentRun::check_inside(const Range& range) const {
+  const int64_t cells = cells_of(range.memory), begin = range.begin / cell_lw_;
+  const int64_t count = range.length / cell_lw_;
+  // L2BM goes on at its begin.
+  const bool is_inside =
+      range.memory == HazardResource::kL2bm ? count <= cells : begin >= 0 && begin <= cells - count;
+  if (count > 0 && !is_inside)
+    fail(kVerifySegment,
+         fmt::format("a transfer of {} LW from LW {} on is not inside {}, which has {}", range.length,
+                     range.begin, isa::hazard_resource_name(range.memory), cells * cell_lw_));
+}
+
 template <typename Visit>
 void SegmentRun::for_each_stretch(const Range& range, Visit&& visit) const {
-  int64_t size = chip_.memory.l2bm_lw;
-  if (range.memory == HazardResource::kDram) size = chip_.memory.dram_lw;
-  if (range.memory == HazardResource::kPdm) size = chip_.memory.pdm_lw;
-  const int64_t cells = size / cell_lw_, count = range.length / cell_lw_;
-  int64_t cell = range.begin / cell_lw_;
-  if (range.memory != HazardResource::kL2bm && count > 0 && (cell < 0 || cell + count > cells))
-    fail(kVerifySegment, fmt::format("a transfer reaches LW {} of {}, which has {}",
-                                     (cell < 0 ? cell : std::max(cell, cells)) * cell_lw_,
-                                     isa::hazard_resource_name(range.memory), size));
-  cell = (cell % cells + cells) % cells;
+  const int64_t cells = cells_of(range.memory), count = range.length / cell_lw_;
+  int64_t cell = (range.begin / cell_lw_ % cells + cells) % cells;
   for (int64_t k = 0; k < count; cell = 0) {
     const int64_t here = std::min(count - k, cells - cell);
     visit(cell, here, static_cast<size_t>(k));
@@ -266,6 +277,7 @@ void SegmentRun::for_each_stretch(const Range& range, Visit&& visit) const {
 
 /// Behind those that are there.
 void SegmentRun::read(const MarkMemory& memory, const Range& range, std::vector<CellMark>& marks) const {
+  check_inside(range);
   const size_t before = marks.size();
   marks.resize(before + static_cast<size_t>(range.length / cell_lw_));
   for_each_stretch(range, [&](int64_t cell, int64_t count, size_t k) {
@@ -287,6 +299,7 @@ void SegmentRun::take(const Instruction& original, const std::vector<int64_t>& c
     CellMark number = 0;  // L2Bs get different data
     for_each_memory(range, [&](MarkMemory& memory) {
       if (!range.write) return read(memory, range, marks);
+      check_inside(range);
       const CellMark written = mix(time_, number++);
       marks.resize(static_cast<size_t>(range.length / cell_lw_));
       for (size_t k = 0; k < marks.size(); ++k) marks[k] = mix(written, static_cast<CellMark>(k));
@@ -354,6 +367,7 @@ void SegmentRun::transfer(const Instruction& mv, const std::vector<int64_t>& cou
   }
   std::vector<CellMark> made;
   for (size_t r = 0; r < to.size(); ++r) {
+    check_inside(to[r]);
     const auto cells = static_cast<size_t>(to[r].length / cell_lw_);
     const std::optional<size_t> source = source_of(r);
     isa::check_internal(!source || (*source < data.size() && data[*source].size() >= cells), kVerifySegment,

@@ -106,6 +106,8 @@ class SegmentRun {
   void execute(const isa::Statement& statement, std::vector<int64_t>& counters);
   template <typename Visit>
   void for_each_memory(const Range& range, Visit&& visit);
+  int64_t cells_of(isa::HazardResource memory) const;
+  void check_inside(const Range& range) const;
   /// Calls visit(cell, count, k) for the cells of a range, k and behind of it, as far as they follow each
   /// other in the memory: L2BM goes on at its begin.
   template <typename Visit>
