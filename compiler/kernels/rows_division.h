@@ -219,8 +219,7 @@ struct RowsOption {
   RowsSplit in, out;
   int64_t cycles = 0;
   Candidate candidate;
-  bool is_packed = false;        ///< the operand, another image of it
-  bool lanes_of_tokens = false;  ///< whose matrices take several times as much room
+  bool is_packed = false;  ///< the operand, another image of it
 };
 
 }  // namespace kodama::compiler

@@ -604,13 +604,12 @@ std::vector<Candidate> rows_candidates_of(const RowsProblem& problem, const isa:
     std::vector<size_t> order(options.size());
     std::iota(order.begin(), order.end(), size_t{0});
     std::ranges::stable_sort(order, {}, cycles);
-    std::array<std::array<int, 4>, 16> seen{};
-    std::array<int, 16> kept{};
+    std::array<std::array<int, 4>, 8> seen{};
+    std::array<int, 8> kept{};
     constexpr int kKept = 4;
     for (const size_t k : order) {
       const RowsOption& option = options[k];
-      const size_t image =
-          4 * number(option.in) + (option.lanes_of_tokens ? 2U : 0U) + (option.is_packed ? 1U : 0U);
+      const size_t image = 2 * number(option.in) + (option.is_packed ? 1 : 0);
       if (seen.at(image).at(number(option.out))++ > 0 || kept.at(image) == kKept) continue;
       ++kept.at(image);
       if (!is_taken[k]) candidates.push_back(option.candidate);

@@ -471,8 +471,7 @@ std::vector<RowsOption> lanes_options(const RowsProblem& problem, const isa::Chi
     const auto tiler = std::make_shared<const LanesTiler>(which, chip, precision);
     for (const LanesTiling& tiling : tiler->tilings())
       options.push_back({tiling.in, tiling.out.is_everywhere ? RowsSplit{} : tiling.out, tiling.cycles,
-                         rows_candidate(tiler, tiling, name), which.in.packed.has_value(),
-                         which.out.tokens.has_value()});
+                         rows_candidate(tiler, tiling, name), which.in.packed.has_value()});
   };
   // Packed it is faster, but who makes the operand makes rows as they are.
   if (const std::optional<RowsProblem> packed = packed_problem(problem)) add(*packed);
